@@ -16,7 +16,8 @@ type Admin struct {
 	// localhost. Without a token, the host must be localhost or a loopback address. Empty or
 	// AdminOff disables the server.
 	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070, or off to disable the server"`
-	// Token is the bearer token that requests need, except for health pages. Empty means none.
+	// Token is the bearer token that requests need, except for pages without data. Empty means
+	// none.
 	Token string `yaml:"token" secret:"true" doc:"required bearer token; mandatory unless the address is a loopback address"`
 	// DeliveryTokens is the path of a JSON file with the receivers of notifications and their
 	// tokens: {"NAME": {"token": "...", "hosts": ["..."]}}. A receiver in this file may query the

@@ -113,7 +113,7 @@ type Batch struct {
 	// with 256KiB, the first batch ends with the record that reaches offset 256 KiB, and the next
 	// batch with the record that reaches 512 KiB. Default: the sink's preference, as far as the
 	// route's Memory and Checkpoint.Replay allow it, else 256KiB.
-	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file ends at the first record end at or after a multiple of this"`
+	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file usually ends at the first record end at or after a multiple of this"`
 	// Records limits the records of a batch, 1 to 16777216. Default: the sink's preference, else
 	// 5000.
 	Records int `yaml:"records" doc:"maximum number of records in a batch"`
@@ -200,9 +200,9 @@ type Retry struct {
 	// exponential.
 	Backoff string `yaml:"backoff" doc:"how the wait of a batch grows: exponential, fixed, or a policy as penstock backoff takes it"`
 	// Base is the first wait. It must be positive. Default 250ms.
-	Base time.Duration `yaml:"base" doc:"first wait"`
+	Base time.Duration `yaml:"base" doc:"first wait, before jitter"`
 	// Max is the longest wait, at least Base. Default 30s, or Base if Backoff is fixed.
-	Max time.Duration `yaml:"max" doc:"longest wait"`
+	Max time.Duration `yaml:"max" doc:"longest wait until a retry is due"`
 	// Jitter is "full" or "none". With full, each wait is drawn at random between zero and the
 	// computed wait. Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
@@ -253,7 +253,7 @@ type Guard struct {
 	// guard begins to check Share. A run that begins without settled data is stopped earlier while
 	// it has delivered nothing: by Records/10 dead records or, once 10 s have passed, by
 	// Records/100. Example: with 1000, these are 100 and 10 dead records. Default 1000.
-	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
+	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; fewer if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`
 }

@@ -22,7 +22,7 @@ type SourceOptions struct {
 
 	Format    string        `yaml:"format" enum:"lines,ndjson" doc:"format of the output"`
 	Delimiter string        `yaml:"delimiter" enum:"newline,nul" doc:"for lines: delimiter after each record"`
-	Every     time.Duration `yaml:"every" doc:"interval between the starts of two runs; 0: the program runs all the time"`
+	Every     time.Duration `yaml:"every" doc:"interval between the planned starts of two runs; 0: no schedule, see restart"`
 	Timeout   time.Duration `yaml:"timeout" doc:"with every: time limit of one run; 0: no limit"`
 	Restart   string        `yaml:"restart" enum:"always,on_failure,never" doc:"whether to restart the program after its end"`
 	MaxRecord stream.Size   `yaml:"max_record" doc:"maximum size of a record; longer ones are split"`

@@ -46,7 +46,7 @@ const (
 // The values of the option fsync: the time at which a delivered batch becomes durable.
 const (
 	SyncAck      = "ack"      // before it is acknowledged; one fsync for each group of batches
-	SyncInterval = "interval" // at most 1 s after the acknowledgement, and before the route ends
+	SyncInterval = "interval" // about 1 s after the acknowledgement, and before the route ends
 )
 
 // inFlight is the maximum number of in-flight batches. It is enough to write one group of
@@ -57,7 +57,7 @@ const inFlight = 128
 type Options struct {
 	Path   string `yaml:"path" path:"true" alone:"true" required:"true" doc:"file to append to; created if missing (directories 0700)"`
 	Format string `yaml:"format" enum:"ndjson,raw" doc:"ndjson: one JSON object per line; raw: the record's bytes and a line end"`
-	Fsync  string `yaml:"fsync" enum:"ack,interval" doc:"when to sync: before a batch is acknowledged, or at most 1 s later"`
+	Fsync  string `yaml:"fsync" enum:"ack,interval" doc:"when to sync: before a batch is acknowledged, or every second"`
 	Rotate Rotate `yaml:"rotate" doc:"when to start a new file"`
 	Mode   string `yaml:"mode" doc:"mode of created files, in octal"`
 }

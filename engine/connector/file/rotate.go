@@ -21,7 +21,7 @@ const leastRotate = stream.Size(4 << 10)
 // out.log.2: the highest number is the newest renamed file. The sink removes files with records
 // only when it is opened: those that are newer than the file in the checkpoint (see unrotate).
 type Rotate struct {
-	Bytes stream.Size `yaml:"bytes" doc:"maximum size of a file; a batch that would exceed it starts a new one; 0: no limit"`
+	Bytes stream.Size `yaml:"bytes" doc:"a batch that would make the file larger than this starts a new file; 0: no limit"`
 }
 
 func (r Rotate) validate() error {

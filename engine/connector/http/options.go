@@ -30,7 +30,7 @@ const (
 // Options are the options of the sink.
 type Options struct {
 	httpsink.Options
-	Method         string    `yaml:"method" enum:"POST,PUT,PATCH" doc:"method of every request"`
+	Method         string    `yaml:"method" enum:"POST,PUT,PATCH" doc:"method of the requests that deliver batches"`
 	Body           string    `yaml:"body" enum:"ndjson,json_array,raw,elasticsearch_bulk,loki,clickhouse" doc:"form of the body"`
 	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"true: a key of route and batch, to detect repetitions; an expression; or false"`
 	Accept         expr.Text `yaml:"accept" doc:"condition on status and body of a response that means delivered; default: 2xx"`

@@ -32,7 +32,7 @@ type Options struct {
 	Overlap  int       `yaml:"overlap" doc:"with id: number of remembered ids before a page"`
 
 	Next   expr.Text `yaml:"next" doc:"an expression: the next page, null at the end; default: links.next, of the header Link"`
-	Cursor string    `yaml:"cursor" doc:"the query parameter that gets the value of next; without it next is a URL"`
+	Cursor string    `yaml:"cursor" doc:"the query parameter that gets the value of next or after; without it next is a URL"`
 	After  expr.Text `yaml:"after" doc:"an expression over a record: the cursor that requests the records after it, in place of next"`
 	Offset string    `yaml:"offset" doc:"a query parameter that gets the number of records read, in place of next"`
 
@@ -64,7 +64,7 @@ type Interval struct {
 // Retry configures the waits after failed requests.
 type Retry struct {
 	Min    time.Duration `yaml:"min" doc:"wait after the first failure; doubles with each further one, with full jitter"`
-	Max    time.Duration `yaml:"max" doc:"longest wait"`
+	Max    time.Duration `yaml:"max" doc:"longest wait, unless the server demands a longer one"`
 	GiveUp time.Duration `yaml:"give_up" doc:"time of failures after which a run with --once ends"`
 }
 

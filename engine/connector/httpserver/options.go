@@ -28,7 +28,7 @@ type Options struct {
 	push.ServerOptions
 	Path        string        `yaml:"path" doc:"path of requests; default: that of the format"`
 	Format      string        `yaml:"format" enum:"lines,ndjson,json_array,elasticsearch_bulk,loki,otlp" doc:"format of request bodies"`
-	Idempotency time.Duration `yaml:"idempotency" doc:"how long the answer to an Idempotency-Key is kept"`
+	Idempotency time.Duration `yaml:"idempotency" doc:"how long the answer to an Idempotency-Key is kept, if there is room; 0: not at all"`
 	Register    Register      `yaml:"register" doc:"NATS servers at which senders find this worker"`
 
 	MaxBody    stream.Size   `yaml:"max_body" doc:"maximum body of one request, decompressed"`

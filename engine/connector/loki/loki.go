@@ -25,7 +25,7 @@ type Streams struct {
 	LabelFields    []string          `yaml:"label_fields" doc:"fields that become labels, too; choose few fields with few values"`
 	MetadataFields []string          `yaml:"metadata_fields" doc:"fields that become structured metadata of the line"`
 	Timestamp      string            `yaml:"timestamp" doc:"field with the record's time; without it, the time of reading"`
-	Line           string            `yaml:"line" enum:"auto,json,raw" doc:"auto: parsed records as JSON, others as they were read"`
+	Line           string            `yaml:"line" enum:"auto,json,raw" doc:"auto: records with fields as JSON, others as they were read"`
 	Tenant         string            `yaml:"tenant" doc:"tenant of all records, in the header X-Scope-OrgID"`
 }
 

@@ -32,7 +32,7 @@ type Options struct {
 	Recursive bool     `yaml:"recursive" doc:"read subdirectories, too"`
 	Order     string   `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
 	Finished  string   `yaml:"finished" enum:"rename,delete,move,keep" doc:"action on a delivered file"`
-	Suffix    string   `yaml:"suffix" doc:"suffix of renamed files (.done, or .done.1 if that name is taken); they are never read"`
+	Suffix    string   `yaml:"suffix" doc:"suffix of renamed files (.done, or .done.1 if taken); files with it are skipped"`
 	MoveTo    string   `yaml:"move_to" path:"true" doc:"directory for finished files, on the same file system"`
 
 	QuietPeriod time.Duration `yaml:"quiet_period" doc:"time without changes after which a file counts as complete"`
@@ -44,7 +44,7 @@ type Options struct {
 	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: files are recognized by inode and content; content: also by name"`
 
 	Watch     time.Duration  `yaml:"watch" doc:"how long a finished file is checked for new data, at growing intervals"`
-	OpenFiles int            `yaml:"open_files" doc:"maximum number of open files of a route"`
+	OpenFiles int            `yaml:"open_files" doc:"maximum number of open files of the source"`
 	Forget    time.Duration  `yaml:"forget" doc:"time after which the position of a missing file expires; 0: never"`
 	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
 }

@@ -17,11 +17,11 @@ import (
 type Options struct {
 	Include  []string `yaml:"include" required:"true" path:"true" doc:"globs of files to follow, by path; ** matches any number of folders"`
 	Exclude  []string `yaml:"exclude" path:"glob" doc:"globs of files to skip, by name; with a slash: by path"`
-	Start    string   `yaml:"start" enum:"beginning,end" doc:"where to start in files that exist when the pipeline runs for the first time"`
+	Start    string   `yaml:"start" enum:"beginning,end" doc:"where to start in files that exist when the route runs for the first time"`
 	Symlinks string   `yaml:"symlinks" enum:"refuse,follow" doc:"handling of symlinks to files"`
 	follow.Reading
-	PartialWait   time.Duration `yaml:"partial_wait" doc:"time without changes until a line without an end becomes a record; 0: never"`
-	GoneWait      time.Duration `yaml:"gone_wait" doc:"time without changes after which a deleted file is closed"`
+	PartialWait   time.Duration `yaml:"partial_wait" doc:"how long the last line waits for its end; 0: usually until the file is complete"`
+	GoneWait      time.Duration `yaml:"gone_wait" doc:"time without changes after which a deleted file counts as complete"`
 	CopyWait      time.Duration `yaml:"copy_wait" doc:"how long a file that equals another one is held back: it may be a copy"`
 	DeletedMax    stream.Size   `yaml:"deleted_max" doc:"disk space that deleted files may occupy until they are read"`
 	DeletedBeyond string        `yaml:"deleted_beyond" enum:"keep,drop,stop" doc:"beyond deleted_max: read on, drop the largest, or stop"`

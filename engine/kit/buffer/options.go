@@ -13,13 +13,13 @@ import (
 // The values of the option `ack` of sources that can have a buffer.
 const (
 	Delivered = "delivered" // acknowledged when every route has settled the data
-	Buffered  = "buffered"  // acknowledged when the buffer has the data on disk
+	Buffered  = "buffered"  // acknowledged when the buffer has stored the data
 )
 
 // The values of Options.Sync.
 const (
 	SyncAlways   = "always"   // data is on disk before it is acknowledged
-	SyncInterval = "interval" // data is on disk within syncEvery; a power loss may lose it
+	SyncInterval = "interval" // data is synced every syncEvery; a power loss may lose it
 )
 
 // Options are the options below the key `buffer` of a source.

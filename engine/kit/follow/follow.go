@@ -77,7 +77,7 @@ type Options struct {
 	ByName    bool          // read in the order of labels; else the least recently changed first
 	Settle    time.Duration // a file that has not changed for this long counts as quiet
 	PollMin   time.Duration // the first wait of an idle reader before it lists again; it doubles
-	PollMax   time.Duration // the longest such wait
+	PollMax   time.Duration // the longest such wait, unless listings take long
 	Watch     time.Duration // how long a finished file is checked again, at growing intervals
 	OpenFiles int           // maximum number of files held open
 	// Keep is set if the source leaves complete files where they are (finished: keep). A sealed

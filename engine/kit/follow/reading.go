@@ -72,8 +72,8 @@ func (o *Reading) text() framing.Text {
 // Polling contains the config keys for how often a source looks at its files. It is embedded in the
 // options of each source.
 type Polling struct {
-	PollMin time.Duration `yaml:"poll_min" doc:"shortest time between two listings of an idle source; it doubles up to poll_max"`
-	PollMax time.Duration `yaml:"poll_max" doc:"longest time between two listings of an idle source"`
+	PollMin time.Duration `yaml:"poll_min" doc:"time until an idle source lists its files again; it doubles up to poll_max"`
+	PollMax time.Duration `yaml:"poll_max" doc:"longest time between two listings of an idle source, unless they take long"`
 }
 
 // DefaultPolling waits 100 ms at first and at most 1 s.

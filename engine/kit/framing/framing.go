@@ -34,7 +34,7 @@ type Options struct {
 	Continue  string        `yaml:"continue" doc:"by: multiline: regular expression of continuation lines"`
 	End       string        `yaml:"end" doc:"by: multiline: regular expression of a record's last line"`
 	MaxLines  int           `yaml:"max_lines" doc:"by: multiline: maximum lines of a record"`
-	Wait      time.Duration `yaml:"wait" doc:"by: multiline: time without growth of the file after which the last record is complete"`
+	Wait      time.Duration `yaml:"wait" doc:"by: multiline, tail: time without growth until the last record is complete; see partial_wait"`
 }
 
 // Defaults returns the default options: each line is a record.

@@ -35,8 +35,8 @@ type Format struct {
 	// Keyed means that requests have an idempotency key.
 	Keyed bool
 	// Key returns the key of a batch. It is used if Keyed is set. If Key is nil, the key depends on
-	// the route and on the spans of the batch, so it stays the same after a crash. Routes have
-	// different keys, because they may send different records of the same spans to the same
+	// the route and on the spans of the batch, so it usually stays the same after a crash. Routes
+	// have different keys, because they may send different records of the same spans to the same
 	// receiver.
 	Key func(*stream.Batch) (string, error)
 	// KeyReadsRecords must be set if Key reads the records or fields of a batch.

@@ -26,8 +26,8 @@ const (
 	// idempotency key still identifies the batch.
 	maxSpans = 4 << 10
 
-	// bytes of a response that are read, unless Format.WholeResponse is set; a connection with a
-	// longer response is closed
+	// bytes of a response that are read, unless Format.WholeResponse is set; with HTTP/1, a
+	// connection with a longer response is closed
 	maxAnswer = 64 << 10
 	maxQuoted = 200 // bytes of a response that an error quotes
 	// bodyPatience is the maximum time for which release waits until net/http has sent the rest of

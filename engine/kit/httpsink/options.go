@@ -26,14 +26,14 @@ type Options struct {
 	Endpoints      []Endpoint        `yaml:"endpoints" required:"true" doc:"URLs or {dns: NAME, port: N}, each address a worker"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"compression of bodies"`
 	Headers        map[string]string `yaml:"headers" secret:"true" doc:"headers of every request; may replace Content-Type and User-Agent"`
-	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"time limit for a connection with its TLS handshake"`
+	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"time limit for a connection, and again for its TLS handshake"`
 
-	ConnectionAge time.Duration    `yaml:"connection_age" doc:"age at which a connection is replaced, after a new DNS lookup; 0: never"`
+	ConnectionAge time.Duration    `yaml:"connection_age" doc:"age at which a connection is replaced, after a new DNS lookup; 0: no limit"`
 	Discovery     DiscoveryOptions `yaml:"discovery" doc:"lookups for dns, srv and nats"`
 
 	Basic      *httpaccess.Basic `yaml:"basic" doc:"user and password of every endpoint, as basic auth"`
 	Bearer     string            `yaml:"bearer" secret:"true" doc:"token of every endpoint; ${file:/path} keeps it out of the config"`
-	BearerFile string            `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401"`
+	BearerFile string            `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401 or 403"`
 	TLS        httpaccess.TLS    `yaml:"tls" doc:"certificates; the defaults trust the system's authorities"`
 	Proxy      string            `yaml:"proxy" doc:"environment (HTTP_PROXY, NO_PROXY, ...), none, or a URL: http, https or socks5"`
 }

@@ -5,7 +5,8 @@
 //
 // A batch is one request. A worker is an endpoint with a URL, or one address of an endpoint that is
 // a name. If the format has an idempotency key, each request contains the key of its batch. The key
-// is the same after a crash, so that a receiver can detect that it gets a batch a second time.
+// is usually the same after a crash, so that a receiver can detect that it gets a batch a second
+// time.
 //
 // The sink uses net/http with connections of its own. It follows no redirects. It does not repeat
 // requests, because package flow decides on retries. It never shows the password or query of an

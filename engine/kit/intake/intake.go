@@ -18,8 +18,8 @@ type Options struct {
 	// Name is the partition's name, for logs and displays.
 	Name string
 	// MaxBytes is the memory limit: it bounds the sum of reserved bytes and bytes of unsettled
-	// data. Each record counts [RecordOverhead] bytes in addition to its text. Zero means
-	// [DefaultMaxBytes].
+	// data, but one reservation may exceed it (see [Reservation.Grow]). Each record counts
+	// [RecordOverhead] bytes in addition to its text. Zero means [DefaultMaxBytes].
 	MaxBytes int64
 	// Objects means that each record is a valid JSON object on one line. Its members become the
 	// record's fields.

@@ -22,7 +22,7 @@ import (
 // Options selects the fields to add. The zero value adds none.
 type Options struct {
 	File   string `yaml:"file" doc:"name of a field for the file's path; empty: none"`
-	Offset string `yaml:"offset" doc:"name of a field for the byte offset of the record in its file; empty: none"`
+	Offset string `yaml:"offset" doc:"name of a field for the record's byte offset in the (decompressed) file; empty: none"`
 	Host   string `yaml:"host" doc:"name of a field for this machine's name; empty: none"`
 	Path   string `yaml:"path" doc:"pattern of paths whose {names} become fields: /var/log/{app}/{date}.log"`
 }

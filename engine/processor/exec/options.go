@@ -44,8 +44,8 @@ type Options struct {
 	Format   string            `yaml:"format" enum:"raw,json" doc:"for lines: send a record's text, or a JSON object of its fields"`
 	Pending  int               `yaml:"pending" doc:"for storm: in-flight tuples of each child"`
 	Fields   []string          `yaml:"fields" doc:"for storm: names of the values in a tuple; default: its single text is the record"`
-	Quiet    time.Duration     `yaml:"quiet" doc:"for lines: silence after which a child's response is complete"`
-	Timeout  time.Duration     `yaml:"timeout" doc:"silence after which a child with records is killed"`
+	Quiet    time.Duration     `yaml:"quiet" doc:"for lines: minimum silence after which a child's response is complete"`
+	Timeout  time.Duration     `yaml:"timeout" doc:"silence after which a child is killed; without storm, only while it has records"`
 	Conf     map[string]string `yaml:"conf" doc:"for storm: topology configuration in handshakes"`
 }
 

@@ -16,7 +16,7 @@ import (
 // Options are the options of the processor. In a config, they may be a single text, the condition.
 type Options struct {
 	Expr    expr.Text `yaml:"expr" required:"true" doc:"condition; where: EXPR is the short form"`
-	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"handling of records that expr fails for; default: the parser's"`
+	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"on errors of expr; default: that of parse, or dead_letter"`
 
 	program *expr.Program
 	onError string
