@@ -113,7 +113,7 @@ type Batch struct {
 	// with 256KiB, the first batch ends with the record that reaches offset 256 KiB, and the next
 	// batch with the record that reaches 512 KiB. Default: the sink's preference, as far as the
 	// route's Memory and Checkpoint.Replay allow it, else 256KiB.
-	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file ends at the first record end at or after a multiple of this"`
+	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file usually ends at the first record end at or after a multiple of this"`
 	// Records limits the records of a batch, 1 to 16777216. Default: the sink's preference, else
 	// 5000.
 	Records int `yaml:"records" doc:"maximum number of records in a batch"`
@@ -253,7 +253,7 @@ type Guard struct {
 	// guard begins to check Share. A run that begins without settled data is stopped earlier while
 	// it has delivered nothing: by Records/10 dead records or, once 10 s have passed, by
 	// Records/100. Example: with 1000, these are 100 and 10 dead records. Default 1000.
-	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
+	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth or less if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`
 }
