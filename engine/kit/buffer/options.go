@@ -25,7 +25,7 @@ const (
 // Options are the options below the key `buffer` of a source.
 type Options struct {
 	Dir   string        `yaml:"dir" path:"true" doc:"directory; default: in the state directory"`
-	Bytes stream.Size   `yaml:"bytes" doc:"maximum size on disk; a full buffer accepts no data"`
+	Bytes stream.Size   `yaml:"bytes" doc:"size on disk at which the buffer is full and accepts no data"`
 	Age   time.Duration `yaml:"age" doc:"older unsettled data makes the buffer full; 0: no limit"`
 	Sync  string        `yaml:"sync" enum:"always,interval" doc:"when data counts as stored"`
 	Skip  string        `yaml:"skip" doc:"numbers of corrupt envelopes to give up, such as 17-19"`
