@@ -25,9 +25,9 @@ type Config struct {
 	// time after which an attempt is overdue, and usually counts against its worker. 0 means a
 	// timeout as in RFC 6298 for each worker; negative: none
 	Timeout time.Duration
-	// wait of a suspect, and of a failed item that no other lane can take (with Defer, also of one
-	// that the retry budget delays); nil means exponential backoff from 250 ms to 30 s with full
-	// jitter
+	// wait of a suspect, and of a failed item that no other lane can take. With Defer, it is also
+	// the wait of an item that the retry budget delays. Nil means exponential backoff from 250 ms
+	// to 30 s with full jitter.
 	Retry backoff.Policy
 	// maximum bytes of the items that a crash can repeat: in flight, or settled and not yet Saved;
 	// one item is always allowed; 0: no bound

@@ -151,7 +151,7 @@ var workerMetrics = metricList[status.Worker]{
 	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch also goes to "+
 		"another worker; 0 without a timeout.",
 		func(w *status.Worker) float64 { return w.Timeout }),
-	counted(perWorker, "worker_delivered_total", "Attempts that delivered their batch or a part of it.",
+	counted(perWorker, "worker_delivered_total", "Attempts that delivered a batch or a part of it.",
 		func(w *status.Worker) float64 { return float64(w.Delivered) }),
 	counted(perWorker, "worker_failures_total", "Attempts that failed before they were overdue.",
 		func(w *status.Worker) float64 { return float64(w.Failed) }),

@@ -43,7 +43,7 @@ func TestKillFile(t *testing.T) {
 state: ./state
 pipelines:
   crash:
-    source: { spool_dir: { path: ./spool, include: ["*.log"], finished: rename, quiet_period: 10ms } }
+    source: { spool_dir: { path: ./spool, include: ["*.log"], quiet_period: 10ms } }
     sink: { file: { path: ./out.log, format: raw, fsync: %s } }
     batch: { bytes: 16KiB }
     checkpoint: { replay: 512KiB, sync: 50ms }
@@ -91,7 +91,7 @@ func TestKillHTTP(t *testing.T) {
 state: ./state
 pipelines:
   crash:
-    source: { spool_dir: { path: ./spool, include: ["*.log"], finished: rename, quiet_period: 10ms } }
+    source: { spool_dir: { path: ./spool, include: ["*.log"], quiet_period: 10ms } }
     sink: { http: { endpoints: [%q, %q], body: raw } }
     batch: { bytes: 32KiB }
     checkpoint: { replay: %dB, sync: 50ms }

@@ -22,7 +22,7 @@ func postgresConfig(t *testing.T, dir, url, table, batch string) string {
 state: ./state
 pipelines:
   crash:
-    source: { spool_dir: { path: ./spool, include: ["*.log"], finished: rename, quiet_period: 10ms } }
+    source: { spool_dir: { path: ./spool, include: ["*.log"], quiet_period: 10ms } }
     sink: { postgres: { url: %q, table: %s, workers: 4, ledger: %s } }
     batch: { bytes: %s }
     retry: { base: 20ms, max: 200ms }

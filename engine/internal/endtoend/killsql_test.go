@@ -35,7 +35,7 @@ func TestKillSQLite(t *testing.T) {
 state: ./state
 pipelines:
   crash:
-    source: { spool_dir: { path: ./spool, include: ["*.log"], finished: rename, quiet_period: 10ms } }
+    source: { spool_dir: { path: ./spool, include: ["*.log"], quiet_period: 10ms } }
     sink: { sqlite: { path: ./out.db, table: lines } }
     batch: { bytes: %s }
     checkpoint: { replay: 2MiB, sync: 50ms }

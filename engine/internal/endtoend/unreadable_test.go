@@ -18,7 +18,7 @@ import (
 func TestUnreadable(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for name, source := range map[string]string{
-		"spool_dir": "spool_dir: { path: ./in, quiet_period: 10ms, finished: keep, recursive: true }",
+		"spool_dir": "spool_dir: {path: ./in, quiet_period: 10ms, finished: keep, recursive: true}",
 		"tail":      `tail: { include: ["./in/**/*.log"] }`,
 	} {
 		t.Run(name, func(t *testing.T) {

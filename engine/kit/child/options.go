@@ -16,7 +16,7 @@ type Options struct {
 	Env     []string      `yaml:"env" doc:"variables to pass; may list PENSTOCK_WORKER, and in the sink with lines PENSTOCK_BATCH"`
 	Memory  stream.Size   `yaml:"memory" doc:"address space limit of each process; 0: no limit; Linux only"`
 	CPU     time.Duration `yaml:"cpu" doc:"CPU time limit of each process; 0: no limit; Linux only"`
-	Grace   time.Duration `yaml:"grace" doc:"time to exit after the end of input (a source: after SIGTERM)"`
+	Grace   time.Duration `yaml:"grace" doc:"time to exit at the end of input or by SIGTERM"`
 }
 
 // DefaultOptions returns the defaults of all options but the command, which has none.

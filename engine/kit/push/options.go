@@ -16,7 +16,7 @@ import (
 type Options struct {
 	Ack         string         `yaml:"ack" enum:"delivered,buffered" doc:"when records are acknowledged: delivered, or in the buffer"`
 	Buffer      buffer.Options `yaml:"buffer" doc:"options of ack: buffered"`
-	Memory      stream.Size    `yaml:"memory" doc:"bytes that wait for delivery; then clients wait, or datagrams are dropped"`
+	Memory      stream.Size    `yaml:"memory" doc:"maximum bytes that wait for delivery"`
 	Connections int            `yaml:"connections" doc:"maximum open connections; then the one idle longest is closed, or new ones wait"`
 	IdleTime    time.Duration  `yaml:"idle_timeout" doc:"idle time at which a connection is closed"`
 	TLS         listen.TLS     `yaml:"tls" doc:"certificates"`
