@@ -259,7 +259,7 @@ func TestPoisonKillsChildren(t *testing.T) {
 			res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state
 pipelines:
-  poison: { source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }, %s, batch: { records: 100 }, retry: { base: 10ms } }
+  poison: { source: { spool_dir: {path: ./spool, finished: keep, quiet_period: 10ms} }, %s, batch: { records: 100 }, retry: { base: 10ms } }
 `, c.config))).Pipelines[0]
 			if res.Dead != 2 || res.Delivered != records-2 {
 				t.Errorf("%+v, want 2 dead letters and the rest delivered", res)
