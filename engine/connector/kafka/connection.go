@@ -111,9 +111,9 @@ func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 	return out, nil
 }
 
-// metadata requests the metadata of the given topics, which must exist, or of all topics if none are
-// given. It uses a separate client with the context ctx, because a client ignores the context of a request while it
-// connects.
+// metadata requests the metadata of the given topics, which must exist, or of all topics if none
+// are given. It uses a separate client with the context ctx, because a client ignores the context
+// of a request while it connects.
 func (c *Connection) metadata(
 	ctx context.Context, log *clientLog, topics ...string,
 ) (kadm.Metadata, error) {

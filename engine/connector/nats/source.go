@@ -82,9 +82,9 @@ func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.R
 }
 
 // durableOf returns the name of the durable consumer of a route, or "" without the option durable.
-// Each route needs its own, because
-// routes read independently. In place of {route} it has PIPELINE=ROUTE: consumers must not have
-// slashes in their names, and pipelines and routes have no equals signs.
+// Each route needs its own, because routes read independently. In place of {route} it has
+// PIPELINE=ROUTE: consumers must not have slashes in their names, and pipelines and routes have no
+// equals signs.
 func (s *StreamSource) durableOf(route string) (string, error) {
 	name := s.o.Durable
 	if name == "" {
