@@ -118,7 +118,8 @@ type Finisher interface {
 }
 
 // Estimator is an optional interface of a [Reader] that knows how much data remains. The engine
-// shows the progress and the remaining time.
+// shows this number as source_lag_bytes in its status and metrics. On a terminal, `penstock run
+// --once` derives the progress and the remaining time from it.
 type Estimator interface {
 	// Remaining returns the number of available bytes that were not read yet. It is called a few
 	// times per second, even while the route does not read. It is safe for concurrent use with all

@@ -49,8 +49,9 @@ func openQuote(text string) byte {
 
 const schemeLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-"
 
-// urlEnd returns the end of a URL in text, which begins after the URL's scheme. The URL ends at the
-// quote that encloses it, otherwise at the next space or quote.
+// urlEnd returns the end of a URL in text, which begins after the URL's scheme. If the URL is
+// quoted, it ends at the next such quote, backslash or line end. Otherwise (quote is 0) it ends at
+// the next white space, quote, backslash, < or >.
 func urlEnd(text string, quote byte) int {
 	stop := " \t\r\n\"'`<>\\"
 	if quote != 0 {

@@ -39,8 +39,8 @@ func (f *faults) strike(site string) error {
 	return nil
 }
 
-// faulty is a source and a sink that fail at the calls that a test selects. Its Commit checks that
-// all records that count as settled have arrived.
+// faulty is a source and a sink that fail at the calls that a test selects. The Commit of its
+// reader checks that all records up to the watermark have arrived, unless blind is set.
 type faulty struct {
 	*fakeSource
 	sink   *fakeSink

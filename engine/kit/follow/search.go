@@ -217,7 +217,8 @@ func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 }
 
 // continueRelated makes f the successor of an awaiting or held file (see isHeld) with a related
-// name, if f contains the data of that file. Example: app.log is related to app.log.1.
+// name, such as app.log for app.log.1. f must contain the data that was read of that file. For an
+// awaiting file, the beginning of this data is enough (see continueFrom).
 func (t *rotation) continueRelated(f *file, head []byte) outcome {
 	k, v := &t.c.copies, verdict{unlisted: true}
 	for _, e := range k.relatedEntries(f, head) {

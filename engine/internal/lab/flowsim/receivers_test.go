@@ -38,8 +38,8 @@ type receiver struct {
 	fails int
 }
 
-// harness runs a machine against receivers in virtual time. If the machine makes no random choices,
-// the run is deterministic.
+// harness runs a control.Machine against receivers in virtual time. The run is deterministic: the
+// receivers make no random choices, and those of the machine depend only on Config.Seed.
 type harness struct {
 	m         *control.Machine
 	receivers []receiver
