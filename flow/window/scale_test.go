@@ -54,9 +54,10 @@ func extremes(v []float64) (low, high float64) {
 	return low, high
 }
 
-// TestCreditCounts checks that the window follows the advertised credit, which is a total since the
-// worker's start, so that lost answers do no harm. A worker that advertises too much gets at most
-// twice the window that its round trips justify.
+// TestCreditCounts checks that the window is the difference of two totals since the worker's start:
+// the batches that it will accept (the credit), and those that it has taken. As both are totals,
+// lost answers do no harm. If a worker advertises too much, the window is at most twice the window
+// that its round trips justify, or 4 batches if that is more.
 func TestCreditCounts(t *testing.T) {
 	w := Credit{}.New().(*credit)
 	now := time.Duration(0)

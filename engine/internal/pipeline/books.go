@@ -253,7 +253,7 @@ func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, drop
 		p := k.parts[span.Part.ID]
 		if p == nil && span.From == span.To { // an empty span; the account is closed
 			if _, known := k.resume(span.Part.ID); !known {
-				continue // the source has deleted the partition
+				continue // the source has reported the partition as deleted
 			}
 			if p, err = k.partition(span.Part); err != nil {
 				return 0, 0, 0, err

@@ -58,8 +58,8 @@ func (r *saver) forget() error {
 // vanished client after about a minute.
 const lateTransaction = time.Hour
 
-// prunedPartition is a partition that the source has deleted. Its progress was removed from the
-// checkpoint, but is still in the ledger that the sink keeps in its own database.
+// prunedPartition is a partition that the source reports as deleted. Its progress was removed from
+// the checkpoint, but is still in the ledger that the sink keeps in its own database.
 type prunedPartition struct {
 	id string
 	at time.Time
