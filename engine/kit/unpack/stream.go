@@ -185,8 +185,8 @@ func (s *stream) readGzip(p []byte) (int, error) {
 	}
 }
 
-// errGarbage means that a gzip member is followed by bytes that are neither padding (zeros up to the
-// end of the file) nor the header of another member.
+// errGarbage means that a gzip member is followed by bytes that are neither padding (zeros up to
+// the end of the file) nor the header of another member.
 var errGarbage = errors.New("the following bytes are not gzip")
 
 // beginMember reads the header of the next gzip member. It returns io.EOF if there is none. Zeros
