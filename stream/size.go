@@ -10,13 +10,13 @@ import (
 // Size is a number of bytes in a config: "256KiB", "1MB", "4096".
 type Size int64
 
+// sizeUnits are the units, the largest first.
 var sizeUnits = []struct {
 	suffix string
 	bytes  int64
 }{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-	{"B", 1},
+	{"TiB", 1 << 40}, {"TB", 1e12}, {"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6},
+	{"KiB", 1 << 10}, {"kB", 1e3}, {"KB", 1e3}, {"B", 1},
 }
 
 // ParseSize parses a size: a non-negative number with an optional unit. The units are B, kB, MB,
@@ -46,15 +46,12 @@ func ParseSize(s string) (Size, error) {
 	return Size(f), nil
 }
 
-// String returns an exact form with the largest possible unit, a binary one if one is possible.
+// String returns the exact form with the largest unit of which s is a multiple. Example: "2GB" for
+// 2000000000.
 func (s Size) String() string {
-	for _, u := range []struct {
-		suffix string
-		bytes  Size
-	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12},
-		{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
-		if s >= u.bytes && s%u.bytes == 0 {
-			return strconv.FormatInt(int64(s/u.bytes), 10) + u.suffix
+	for _, u := range sizeUnits {
+		if s >= Size(u.bytes) && s%Size(u.bytes) == 0 {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.suffix
 		}
 	}
 	return strconv.FormatInt(int64(s), 10) + "B"
