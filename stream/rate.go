@@ -38,11 +38,18 @@ func (b *BytesPerSecond) UnmarshalText(text []byte) error {
 	if err != nil {
 		return err
 	}
-	n, err := ParseSize(amount)
-	if err != nil {
+	if n, err := ParseSize(amount); err == nil {
+		*b = BytesPerSecond(float64(n) / seconds)
+		return nil
+	}
+	// Unlike a size, a rate may have a fraction of a byte: MarshalText writes 60B/h as
+	// 0.016666666666666666B/s.
+	number, inBytes := strings.CutSuffix(amount, "B")
+	n, err := strconv.ParseFloat(number, 64)
+	if !inBytes || err != nil || !(n >= 0 && n <= 1e12) {
 		return errRate(text)
 	}
-	*b = BytesPerSecond(float64(n) / seconds)
+	*b = BytesPerSecond(n / seconds)
 	return nil
 }
 

@@ -31,6 +31,32 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
+// TestBytesPerSecond checks that rates are marshaled in a form that can be read again.
+func TestBytesPerSecond(t *testing.T) {
+	for _, c := range []struct{ text, form string }{
+		{"10MB/s", "10MB/s"}, {"60KiB/m", "1KiB/s"}, {"1.5KiB/s", "1536B/s"}, {"0B/s", "0B/s"},
+		{"1B/h", "0.0002777777777777778B/s"}, {"100kB/m", "1666.6666666666667B/s"},
+	} {
+		var rate, again stream.BytesPerSecond
+		if err := rate.UnmarshalText([]byte(c.text)); err != nil {
+			t.Errorf("%s: %v", c.text, err)
+		}
+		form, err := rate.MarshalText()
+		if err != nil || string(form) != c.form {
+			t.Errorf("%s is marshaled as %s, %v; want %s", c.text, form, err, c.form)
+		}
+		if err := again.UnmarshalText(form); err != nil || again != rate {
+			t.Errorf("%s is marshaled as %s, which is read as %v, %v", c.text, form, again, err)
+		}
+	}
+	for _, text := range []string{"-0.5B/s", "NaNB/s", "InfB/s", "0.5/s", "1e13B/s"} {
+		var rate stream.BytesPerSecond
+		if rate.UnmarshalText([]byte(text)) == nil {
+			t.Errorf("%s is read as %v, want an error", text, rate)
+		}
+	}
+}
+
 func FuzzParseSize(f *testing.F) {
 	f.Add("256KiB")
 	f.Fuzz(func(t *testing.T, text string) {
