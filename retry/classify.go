@@ -99,7 +99,8 @@ func Permanent(err error) error {
 
 // After wraps err and demands that the next attempt begin no sooner than d from now. A d above
 // Options.MaxHint stops the retry, unless Options.ClampHint is set. After(d, nil) is an error that
-// holds only this demand. A d of 0 or less has an effect only with Options.ExactHint.
+// holds only this demand. A d of 0 or less has an effect only with Options.ExactHint, and only if
+// err contains no longer hint.
 func After(d time.Duration, err error) error {
 	if d <= 0 {
 		d = -1
@@ -129,14 +130,14 @@ func (v verdict) classify(err error) Action {
 }
 
 // inspect returns the verdict that err and its causes contain. If several of these errors have a
-// hint, the first hint counts, and the same holds for actions. If err contains the failures of an
-// inner retry, only the last failure counts, because the hints of earlier ones are outdated.
+// hint, the first hint above 0 counts. The same holds for actions. If err contains the failures of
+// an inner retry, only the last failure counts, because the hints of earlier ones are outdated.
 func inspect(err error) (v verdict) {
 	for err != nil && !v.permanent {
 		switch e := err.(type) {
 		case *mark:
 			v.permanent = e.permanent
-			v.after, err = cmp.Or(v.after, e.after), e.cause
+			v.after, err = firstHint(v.after, e.after), e.cause
 			continue
 		case *Error:
 			v.permanent, err = e.Permanent(), e.Last
@@ -146,7 +147,7 @@ func inspect(err error) (v verdict) {
 			v.action = cmp.Or(v.action, e.Action())
 		}
 		if e, ok := err.(interface{ RetryAfter() time.Duration }); ok {
-			v.after = cmp.Or(v.after, e.RetryAfter())
+			v.after = firstHint(v.after, e.RetryAfter())
 		}
 		switch e := err.(type) {
 		case interface{ Unwrap() error }:
@@ -159,13 +160,17 @@ func inspect(err error) (v verdict) {
 					v.permanent = true
 					return v
 				}
-				v.action, v.after = cmp.Or(v.action, inner.action), cmp.Or(v.after, inner.after)
+				v.action = cmp.Or(v.action, inner.action)
+				v.after = firstHint(v.after, inner.after)
 			}
 		}
 		break
 	}
 	return v
 }
+
+// firstHint returns a if it is a hint above 0, and otherwise b. If b is no hint, it returns a.
+func firstHint(a, b time.Duration) time.Duration { return cmp.Or(max(a, 0), b, a) }
 
 // classify returns the action and the hint for the failure of an attempt.
 func (o *Options) classify(err error) (Action, time.Duration) {

@@ -92,7 +92,7 @@ func (s *sequence) elapsed() time.Duration {
 // admit asks the budget, if there is one, to allow the next attempt. It returns nil, or the reason
 // why the call must stop.
 func (s *sequence) admit(ctx context.Context, o *Options) (stop error) {
-	if stop = ended(ctx); stop != nil || o.Budget == nil {
+	if stop = s.overdue(ctx, o); stop != nil || o.Budget == nil {
 		return stop
 	}
 	if err := o.Budget.Allow(s.ctx); err != nil {
@@ -102,14 +102,24 @@ func (s *sequence) admit(ctx context.Context, o *Options) (stop error) {
 		return fmt.Errorf("%w: %w", ErrBudget, err)
 	}
 	s.granted = true
-	stop = ended(ctx) // Allow may have waited
-	if stop == nil && s.attempts > 0 && o.MaxElapsed > 0 && s.elapsed() > o.MaxElapsed {
-		stop = ErrElapsed
-	}
-	if stop != nil {
+	if stop = s.overdue(ctx, o); stop != nil { // Allow may have waited
 		s.report(o, context.Canceled)
 	}
 	return stop
+}
+
+// overdue returns the reason why the next attempt must not start now, or nil. The wait before it
+// was within the limits of time, but other steps may have taken longer, such as Options.Refresh.
+func (s *sequence) overdue(ctx context.Context, o *Options) error {
+	if err := ended(ctx); err != nil || s.attempts == 0 || o.MaxElapsed <= 0 && o.MaxFailing <= 0 {
+		return err
+	}
+	now := s.elapsed()
+	if o.MaxElapsed > 0 && now > o.MaxElapsed ||
+		o.MaxFailing > 0 && s.failing && now-s.failedAt > o.MaxFailing {
+		return ErrElapsed
+	}
+	return nil
 }
 
 // report reports to the budget the outcome of the attempt that it allowed.
@@ -246,7 +256,7 @@ func (s *sequence) next(ctx context.Context, o *Options, st *step) (stop error) 
 		s.enter(ctx, o)
 	}
 	if st.notReady && s.attempts > 0 {
-		return ended(ctx) // polling unfinished work again is no retry
+		return s.overdue(ctx, o) // polling unfinished work again is no retry
 	}
 	return s.admit(ctx, o)
 }
