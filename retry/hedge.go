@@ -139,7 +139,9 @@ type result[T any] struct {
 	number   int
 	value    T
 	err      error
-	refused  error // error of the budget, if it refused the attempt
+	action   Action        // how to handle err
+	after    time.Duration // the hint of err
+	refused  error         // error of the budget, if it refused the attempt
 	panicked *PanicError
 }
 
@@ -206,7 +208,7 @@ func (r *race[T]) run() (v T, stop error) {
 			case errors.Is(a.err, errHedged):
 				continue // the winner's result follows
 			}
-			wait, stop := r.failed(a.err)
+			wait, stop := r.failed(&a)
 			if stop == nil {
 				stop = ended(r.ctx)
 			}
@@ -286,21 +288,16 @@ func (r *race[T]) release(v *T) {
 }
 
 // failed returns the wait before the attempt that replaces a failed one, or the reason to stop.
-func (r *race[T]) failed(err error) (wait time.Duration, stop error) {
-	r.failures.add(err)
-	action, after := r.classify(err)
+func (r *race[T]) failed(a *result[T]) (wait time.Duration, stop error) {
+	r.failures.add(a.err)
 	switch {
-	case action == Fail:
+	case a.action == Fail:
 		return 0, ErrPermanent
-	case after > defaultMaxHint:
-		r.hint = after
+	case a.after > defaultMaxHint:
+		r.hint = a.after
 		return 0, ErrHint
 	}
-	return max(after, 0), nil
-}
-
-func (r *race[T]) classify(err error) (Action, time.Duration) {
-	return (&Options{Classify: r.options.Classify}).classify(err)
+	return max(a.after, 0), nil
 }
 
 // mayStart reports whether another attempt may start.
@@ -342,6 +339,9 @@ func (r *race[T]) runAttempt(ctx *attemptContext) {
 		}
 	}
 	a.value, a.err = r.op(ctx)
+	if a.err != nil && !r.decided.Load() {
+		a.action, a.after = (&Options{Classify: r.options.Classify}).classify(a.err)
+	}
 }
 
 // outcome decides whether the result of the attempt counts, and returns the error to be reported to
@@ -359,7 +359,7 @@ func (r *race[T]) outcome(a *result[T]) error {
 	case r.decided.Load():
 		return errHedged // the attempt probably failed because its context has ended
 	}
-	if action, _ := r.classify(a.err); action == Fail {
+	if a.action == Fail {
 		return Permanent(a.err)
 	}
 	return a.err

@@ -91,6 +91,7 @@ func (l *loopState) all(yield func(context.Context) bool) error {
 	if l.invalid != nil {
 		return &Error{Stop: l.invalid}
 	}
+	defer l.end(o)
 	stop := l.begin(l.ctx, o)
 	for stop == nil {
 		left := !l.attemptOnce(yield)
@@ -121,7 +122,6 @@ func (l *loopState) attemptOnce(yield func(context.Context) bool) bool {
 		defer cancel()
 	}
 	l.start(o)
-	defer l.panicked(o)
 	goesOn := yield(l.current)
 	switch {
 	case l.ended:

@@ -37,6 +37,7 @@ func Poll[T any](
 		return err
 	}
 	var s sequence
+	defer s.end(&o)
 	s.prepare(ctx, &o)
 	var stop error
 	if o.WaitFirst {

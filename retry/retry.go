@@ -56,6 +56,7 @@ func choose(opts []Options) (*Options, error) {
 // run makes all attempts of a call.
 func run(ctx context.Context, o *Options, op func(context.Context) error) error {
 	var s sequence
+	defer s.end(o)
 	stop := s.begin(ctx, o)
 	for stop == nil {
 		err := s.run(o, op)
@@ -67,7 +68,7 @@ func run(ctx context.Context, o *Options, op func(context.Context) error) error 
 	return s.error(o, stop)
 }
 
-// resume continues a call whose first attempt failed with err.
+// resume continues a call with plain options whose first attempt failed with err.
 func resume(ctx context.Context, o *Options, op func(context.Context) error, err error) error {
 	s := sequence{ctx: ctx, attempt: Attempt{Number: 1}, attempts: 1, plan: plan{row: 1}}
 	stop := s.failed(ctx, o, err)

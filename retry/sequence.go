@@ -19,7 +19,6 @@ type sequence struct {
 	outer      *suppressor     // suppressor of the attempt in which the call is made
 	plan
 	attempts int  // made so far
-	running  bool // an attempt runs
 	spins    int  // attempts in a row without a wait
 	granted  bool // the budget allowed the running attempt and awaits the outcome
 	clocked  bool
@@ -133,8 +132,14 @@ func (s *sequence) report(o *Options, err error) {
 // errPanicked is the outcome of an attempt whose operation panicked.
 var errPanicked = Permanent(errors.New("retry: the operation panicked"))
 
-// run makes one attempt. If op panics, run reports that to the budget and does not recover the
-// panic.
+// end runs when the call returns or panics (defer). If an allowed attempt has not been reported to
+// the budget by then, the operation or a function of the options has panicked.
+func (s *sequence) end(o *Options) {
+	s.leave()
+	s.report(o, errPanicked)
+}
+
+// run makes one attempt.
 func (s *sequence) run(o *Options, op func(context.Context) error) error {
 	ctx := s.ctx
 	if o.AttemptTimeout > 0 {
@@ -143,7 +148,6 @@ func (s *sequence) run(o *Options, op func(context.Context) error) error {
 		defer cancel()
 	}
 	s.start(o)
-	defer s.panicked(o)
 	err := op(ctx)
 	s.finish(o, err)
 	return err
@@ -153,7 +157,6 @@ func (s *sequence) run(o *Options, op func(context.Context) error) error {
 func (s *sequence) start(o *Options) {
 	s.attempts++
 	s.row++
-	s.running = true
 	if o.OnEvent != nil {
 		o.OnEvent(s.ctx, Event{Kind: AttemptStarted, Attempt: s.attempt, Elapsed: s.elapsed()})
 	}
@@ -172,19 +175,10 @@ func (s *sequence) finish(o *Options, err error) {
 	}
 }
 
-// leave marks the running attempt as ended, and ends its suppression of nested retries.
+// leave ends the suppression of nested retries by the attempt.
 func (s *sequence) leave() {
-	s.running = false
 	if s.suppressor != nil {
 		s.suppressor.over.Store(true)
-	}
-}
-
-// panicked runs when the attempt has ended (defer), and cleans up if the operation panicked.
-func (s *sequence) panicked(o *Options) {
-	if s.running {
-		s.leave()
-		s.report(o, errPanicked)
 	}
 }
 
