@@ -173,23 +173,30 @@ type Call struct {
 // Allow lets one call through, or returns an [*OpenError]. The caller must call Done of the
 // returned Call once after the call.
 func (b *Breaker) Allow() (Call, error) {
-	now := time.Since(b.origin)
-	b.mu.Lock()
-	before := b.circuit.State()
-	t, ok := b.circuit.Allow(now)
-	report := b.changed(before, now, nil)
-	wait := time.Duration(0)
-	if !ok {
-		wait = b.circuit.Wait(now)
-	}
-	b.mu.Unlock()
+	call, report, err := b.allow(time.Since(b.origin))
 	if report {
 		b.report()
 	}
-	if !ok {
-		return Call{}, &OpenError{wait}
+	return call, err
+}
+
+// allow is Allow without the calls of onChange. The result report is that of changed.
+func (b *Breaker) allow(now time.Duration) (_ Call, report bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock() // also if Options.Wait panics
+	for {
+		before := b.circuit.State()
+		t, ok := b.circuit.Allow(now)
+		report = b.changed(before, now, nil) || report
+		if ok {
+			return Call{b, t}, report, nil
+		}
+		wait := b.circuit.Wait(now)
+		if wait > 0 || b.circuit.State() != Open {
+			return Call{}, report, &OpenError{wait}
+		}
+		// A probe has timed out, and its wait of 0 is over: this call is the next probe.
 	}
-	return Call{b, t}, nil
 }
 
 // Done ends the call with its error, nil for success. If err opens the breaker and has a method
@@ -210,15 +217,19 @@ func (c Call) Done(err error) {
 			least = min(hint.RetryAfter(), b.maxHint)
 		}
 	}
-	now := time.Since(b.origin)
-	b.mu.Lock()
-	before := b.circuit.State()
-	b.circuit.Done(now, c.ticket, outcome, least)
-	report := b.changed(before, now, err)
-	b.mu.Unlock()
-	if report {
+	if b.done(c.ticket, outcome, least, err) {
 		b.report()
 	}
+}
+
+// done is Call.Done without the calls of onChange. Its result is that of changed.
+func (b *Breaker) done(t Ticket, outcome Outcome, least time.Duration, err error) bool {
+	now := time.Since(b.origin)
+	b.mu.Lock()
+	defer b.mu.Unlock() // also if Options.Wait panics
+	before := b.circuit.State()
+	b.circuit.Done(now, t, outcome, least)
+	return b.changed(before, now, err)
 }
 
 // changed compares the state with an earlier one (before). If the two differ and OnChange is set,

@@ -1,7 +1,10 @@
 package breaker_test
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,4 +75,57 @@ func TestMaxHint(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestProbeTimeoutWithoutWait checks that after a probe has timed out, and if the policy demands no
+// wait, the next call is a probe. Both changes of state are reported.
+func TestProbeTimeoutWithoutWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes []string
+		b := newBreaker(t, breaker.Options{Failures: 1, Wait: backoff.Fixed(0),
+			ProbeTimeout: time.Second,
+			OnChange: func(c breaker.Change) {
+				changes = append(changes, fmt.Sprint(c.From, " ", c.To))
+			}})
+		_ = do(b, errDown)
+		if _, err := b.Allow(); err != nil {
+			t.Fatal(err)
+		}
+		if err := do(b, nil); wait(err) != 0 || !strings.Contains(err.Error(), "half-open") {
+			t.Errorf("a call beside the probe ended with %v, want a refusal", err)
+		}
+		time.Sleep(time.Second)
+		if err := do(b, nil); err != nil {
+			t.Errorf("the call after the timeout of the probe ended with %v", err)
+		}
+		want := "[closed open open half-open half-open open open half-open half-open closed]"
+		if got := fmt.Sprint(changes); got != want {
+			t.Errorf("changes %s, want %s", got, want)
+		}
+	})
+}
+
+// panicking is a policy that panics.
+type panicking struct{}
+
+func (panicking) Next(backoff.State, rand.Source) (time.Duration, backoff.State, bool) {
+	panic("policy")
+}
+
+// TestPolicyPanics checks that a breaker can still be used after its policy has panicked.
+func TestPolicyPanics(t *testing.T) {
+	b := newBreaker(t, breaker.Options{Failures: 1, Wait: panicking{}})
+	for range 2 {
+		func() {
+			defer func() {
+				if p := recover(); p != "policy" {
+					t.Errorf("recovered %v, want the panic of the policy", p)
+				}
+			}()
+			_ = do(b, errDown)
+		}()
+	}
+	if s := b.State(); s != breaker.Closed {
+		t.Errorf("the breaker is %v, want closed", s)
+	}
 }
