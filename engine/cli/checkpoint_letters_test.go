@@ -75,6 +75,31 @@ func TestCheckpointChangeOfLetters(t *testing.T) {
 	}
 }
 
+// TestDiscardAfterCheckpointSet discards dead letters that a replay has settled, and that count as
+// not replayed since progress was set back. The sink appends to a file, so the checkpoint has two
+// layers. The letters must stay discarded after the next run.
+func TestDiscardAfterCheckpointSet(t *testing.T) {
+	run := twoBadRecords(t, "tail: { include: [./*.log] }")
+	for _, name := range []string{"good.yaml", "bad.yaml"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, name, strings.Replace(string(text), "drop:", "file: { path: ./out }", 1))
+	}
+	run("run", "--once", "bad.yaml")
+	run("dead", "replay", "good.yaml")
+	run("checkpoint", "set", "state", "--route", "p/main", "--partition", "a.log", "--watermark", "0")
+	want := "2 dead letters: 2 discarded, 0 had been replayed"
+	if got := run("dead", "discard", "--all", "good.yaml"); !strings.HasPrefix(got, want) {
+		t.Fatalf("discard: %s", got)
+	}
+	run("run", "--once", "good.yaml")
+	if got := run("dead", "list", "good.yaml"); got != "2 dead letters, 2 of them replayed\n" {
+		t.Errorf("after the next run: %s", got)
+	}
+}
+
 // partitionIDs returns the ids of the partitions in the checkpoint, by name. It omits dead letters,
 // which a checkpoint also stores as partitions.
 func partitionIDs(t *testing.T) map[string]string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,9 +21,9 @@ import (
 // SettledLetters returns the set of dead letters that a replay or discard has settled. Its keys
 // have the form "PIPELINE/ROUTE PARTITION". In the checkpoint, each letter is a partition of its
 // own, with the id PARTITION (see deadletter.PartitionOf). dir is the state directory, and boot is
-// the result of Boot.
+// the result of Boot. Progress in the upper layer (see layeredStore) takes precedence.
 func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
-	out := map[string]bool{}
+	out, upper := map[string]bool{}, map[string]bool{}
 	snap, _, err := checkpoint.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
@@ -35,12 +36,17 @@ func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
 		if of != "" && of != boot {
 			continue
 		}
+		layer := out
+		if of != "" {
+			layer = upper
+		}
 		for _, m := range r.Marks {
-			if deadletter.IsPartition(m.Part.ID) && m.Watermark.Num > 0 {
-				out[route+" "+m.Part.ID] = true
+			if deadletter.IsPartition(m.Part.ID) {
+				layer[route+" "+m.Part.ID] = m.Watermark.Num > 0
 			}
 		}
 	}
+	maps.Copy(out, upper)
 	return out, nil
 }
 

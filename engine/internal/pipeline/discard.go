@@ -34,23 +34,33 @@ func DiscardLetters(
 		if end != nil && !errors.Is(end, io.EOF) {
 			return discarded, size, end
 		}
-		marks := make([]stream.Mark, 0, len(b.Spans))
-		for i := range b.Spans {
-			s := &b.Spans[i]
-			marks = append(marks, stream.Mark{
-				Part: *s.Part, Watermark: s.Range.To, Finished: s.Last,
-				Metadata: deadletter.Discarded,
-			})
-		}
-		if err := store.Append(layers.lower, marks, nil); err != nil {
+		if err := discardBatch(layers, b); err != nil {
 			return discarded, size, err
 		}
-		discarded += int64(len(marks))
+		discarded += int64(len(b.Spans))
 		size += int64(len(b.Data))
 		if end != nil {
 			return discarded, size, store.Sync()
 		}
 	}
+}
+
+// discardBatch saves that the letters of a batch are settled. A letter may have progress in the
+// upper layer, for example after `checkpoint set` made it count as not replayed. This progress would
+// take precedence, so discardBatch deletes it.
+func discardBatch(layers *layeredStore, b *stream.Batch) error {
+	marks, ids := make([]stream.Mark, 0, len(b.Spans)), make([]string, 0, len(b.Spans))
+	for i := range b.Spans {
+		s := &b.Spans[i]
+		marks = append(marks, stream.Mark{
+			Part: *s.Part, Watermark: s.Range.To, Finished: s.Last, Metadata: deadletter.Discarded,
+		})
+		ids = append(ids, s.Part.ID)
+	}
+	if err := layers.store.Append(layers.lower, marks, nil); err != nil || !layers.layered() {
+		return err
+	}
+	return layers.store.Forget(layers.upper, ids)
 }
 
 // discard marks dead letters of a route of the running engine as settled, and counts them in
