@@ -116,7 +116,7 @@ func (k *copies) moveEntry(e *Entry, f *file) {
 // moveCursor makes cur continue in f, which holds the data of its partition now.
 func (k *copies) moveCursor(cur *cursor, f *file) {
 	cur.f, cur.verified, cur.touch, cur.drained, cur.leftPacked = f, version{}, true, 0, 0
-	cur.sealed, cur.storedFinished, cur.own, cur.unsettled = false, false, nil, 0
+	cur.sealed, cur.own, cur.unsettled = false, nil, 0
 	cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
 	if cur.entry != f.entry {
 		k.moveEntry(cur.entry, f)

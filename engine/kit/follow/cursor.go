@@ -42,9 +42,8 @@ type cursor struct {
 	// skipTo are skipped. It is the cursor that has read this data (see copies.separate).
 	original *cursor
 
-	sealed         bool // all of it was handed out
-	touch          bool // its progress has to be saved again, even if nothing more is read
-	storedFinished bool // its stored progress is marked as finished
+	sealed bool // all of it was handed out
+	touch  bool // its progress has to be saved again, even if nothing more is read
 }
 
 // version is the state of a file at one moment, as its stat shows it. The zero value is no state.

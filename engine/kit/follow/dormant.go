@@ -191,7 +191,9 @@ func (z *dormant) forget(id string) {
 }
 
 // retire makes files dormant (only listed until they change) once all routes have delivered them
-// completely and have stored this in their progress.
+// completely and have stored this in their progress. Resume must return this progress, because a
+// dormant file that changes is recognised by it. If a sink has a ledger, Resume returns only the
+// progress at the start of the run.
 func (z *dormant) retire() {
 	if z.c.strategy.grows() {
 		z.retireIdle()
@@ -209,11 +211,10 @@ func (z *dormant) retire() {
 				continue
 			}
 			f := e.file
-			if cur := f.by(r); cur != nil && cur.entry == e {
-				cur.storedFinished = true
-			}
 			isStored := func(cur *cursor) bool {
-				return cur.storedFinished && cur.sealed && !cur.changed() && cur.entry == e
+				m, _ := cur.r.resume(id)
+				return m.Finished && m.Watermark.Num == cur.pos.Next && cur.sealed &&
+					!cur.changed() && cur.entry == e
 			}
 			if f.entry == e && c.table.has(f) && f.all(isStored) && e.phase == known {
 				z.retireFile(f)

@@ -27,7 +27,7 @@ type note struct {
 	suffix  []byte // the last known bytes before fingerprint.At; only the reader uses it
 	// keeps earlier: the file awaits a successor, which may have fewer bytes than were read
 	awaiting bool
-	saved    int64 // the last saved watermark; 0 if data below it may wait for a retry
+	saved    int64 // the last saved watermark
 }
 
 // begin starts the note (the fingerprints) of a partition with the progress m from the checkpoint,
@@ -36,9 +36,6 @@ func (n *notes) begin(id string, m stream.Mark) *note {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t := &note{fingerprint: fingerprintOf(m), saved: m.Watermark.Num}
-	if m.Waiting { // the mark of the next Commit has no waiting data below its watermark
-		t.saved = 0
-	}
 	n.byID[id] = t
 	return t
 }

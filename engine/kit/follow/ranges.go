@@ -13,7 +13,8 @@ import (
 )
 
 // CanReadRanges reports whether single ranges of a partition can be read. Compressed files can only
-// be read from their beginnings. The readers of sources call it in their method CanReadRanges.
+// be read from their beginnings. The readers of sources call it in their method CanReadRanges. Like
+// ReadRanges, it must not be called if files may grow without end.
 func CanReadRanges(r *Reader, partitionID string) bool {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -25,13 +26,11 @@ func CanReadRanges(r *Reader, partitionID string) bool {
 // recognised yet.
 func (r *Reader) cursorOf(partitionID string) *cursor {
 	e := r.c.ids.get(partitionID)
-	if e == nil || e.file == nil || e.file.state == awaiting || e.file.state == ended {
+	if e == nil || e.file == nil {
 		return nil
 	}
-	for cur := e.file.by(r); cur != nil; cur = cur.original {
-		if cur.entry == e {
-			return cur
-		}
+	if cur := e.file.by(r); cur != nil && cur.entry == e {
+		return cur
 	}
 	return nil
 }
