@@ -125,10 +125,11 @@ func runAudit(p *program, cmd *cobra.Command, path string, names []string, asJSO
 
 // auditPrinter prints the audit of one route.
 type auditPrinter struct {
-	w       io.Writer
-	json    bool
-	route   string
-	printed int
+	w           io.Writer
+	json        bool
+	route       string
+	printed     int
+	undelivered bool // a range is not settled
 }
 
 func (a *auditPrinter) difference(d audit.Difference) error {
@@ -141,6 +142,7 @@ func (a *auditPrinter) difference(d audit.Difference) error {
 		}
 		return writeResult(a.w, out)
 	}
+	a.undelivered = a.undelivered || d.Kind == audit.Undelivered
 	if a.printed++; a.printed > maxDifferences {
 		return nil
 	}
@@ -199,6 +201,10 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 	if r.NotInSource > 0 {
 		fmt.Fprintf(&b, "  %s of the checkpoint no longer in the source: not compared\n",
 			count(r.NotInSource, "partition"))
+		if a.undelivered {
+			b.WriteString("  an undelivered file may be a copy of a delivered one: if it is, the next run " +
+				"delivers nothing of it again\n")
+		}
 	}
 	fmt.Fprintf(&b, "  %s\n", count(r.Differences, "difference"))
 	_, err := io.WriteString(a.w, b.String())

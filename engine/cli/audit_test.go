@@ -213,6 +213,17 @@ func TestAudit(t *testing.T) {
 			}
 		}, "rows/main", exitOK,
 			[]string{"1 partition of the checkpoint no longer in the source: not compared"}},
+		{"source file copied", func(t *testing.T) {
+			text, err := os.ReadFile("logs/a.log")
+			if err != nil {
+				t.Fatal(err)
+			}
+			appendTo(t, "logs/a2.log", string(text))
+			if err := os.Remove("logs/a.log"); err != nil {
+				t.Fatal(err)
+			}
+		}, "silent/main", exitUnfinished,
+			[]string{"undelivered  silent/main", "an undelivered file may be a copy of a delivered one"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := snapshotOf(t)

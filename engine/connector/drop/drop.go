@@ -45,7 +45,11 @@ func Component() stream.Component {
 }
 
 // New returns a sink that does not encode batches.
-func New(h stream.Host) *Sink { return &Sink{host: h} }
+func New(h stream.Host) *Sink {
+	h.Count("records_discarded", 0)
+	h.Count("bytes_discarded", 0)
+	return &Sink{host: h}
+}
 
 // Encodes implements stream.Encoder. With the option `encode: ndjson`, batches are encoded before
 // they are discarded.

@@ -56,6 +56,12 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	}
 	s := &Sink{o: o, host: h}
 	s.scratch.New = func() any { return new([]byte) }
+	switch o.Protocol {
+	case Lines:
+		h.Count("processes_started", 0)
+	case Storm:
+		multilang.RegisterCounters(h.Count)
+	}
 	return s, nil
 }
 

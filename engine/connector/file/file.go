@@ -110,6 +110,9 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	for _, counter := range []string{"bytes_written", "rotations", "syncs"} {
+		h.Count(counter, 0)
+	}
 	return &Sink{o: o, host: h}, nil
 }
 

@@ -53,6 +53,10 @@ func TestOptions(t *testing.T) {
 			o.Body, o.ClickHouse.Table = http.ClickHouse, "t"
 			o.Endpoints = httpsink.URLs("http://a/?wait_for_async_insert=0")
 		}},
+		{"proxy of names", "proxy", "has no effect", func(o *http.Options) {
+			o.Endpoints = []httpsink.Endpoint{{DNS: "a.test", Port: 80}}
+			o.Proxy = "http://me:secret@p:3128"
+		}},
 		{"header name", "headers.a b", "not allowed in a header name", func(o *http.Options) {
 			o.Headers = map[string]string{"a b": "secret"}
 		}},

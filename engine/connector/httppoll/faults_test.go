@@ -157,8 +157,15 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-// TestBearerFile checks that the token file is read again after a 401.
+// TestBearerFile checks that the token file is read again after a 401 or 403, and that a request
+// with the same token is not repeated.
 func TestBearerFile(t *testing.T) {
+	for _, status := range []int{nethttp.StatusUnauthorized, nethttp.StatusForbidden} {
+		t.Run(nethttp.StatusText(status), func(t *testing.T) { testBearerFile(t, status) })
+	}
+}
+
+func testBearerFile(t *testing.T, status int) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {
 		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
@@ -173,7 +180,7 @@ func TestBearerFile(t *testing.T) {
 			write("new")
 		}
 		if r.Header.Get("Authorization") != "Bearer new" {
-			w.WriteHeader(nethttp.StatusUnauthorized)
+			w.WriteHeader(status)
 			return
 		}
 		a.ServeHTTP(w, r)
@@ -182,6 +189,12 @@ func TestBearerFile(t *testing.T) {
 	got, err := readOnce(t, server.URL+"/link", func(o *Options) { o.BearerFile = file })
 	if err != nil || len(got) != 3 {
 		t.Errorf("%q, %v", got, err)
+	}
+	write("old")
+	n.Store(1)
+	_, err = readOnce(t, server.URL+"/link", func(o *Options) { o.BearerFile = file })
+	if err == nil || n.Load() != 2 {
+		t.Errorf("%d requests with a token that the server refuses, want 1: %v", n.Load()-1, err)
 	}
 }
 

@@ -39,7 +39,7 @@ type Options struct {
 	Headers    map[string]string `yaml:"headers" secret:"true" doc:"headers of every request"`
 	Basic      *httpaccess.Basic `yaml:"basic" doc:"user and password, as basic auth"`
 	Bearer     string            `yaml:"bearer" secret:"true" doc:"token; write ${file:/path} to keep it out of the config"`
-	BearerFile string            `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401"`
+	BearerFile string            `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401 or 403"`
 	TLS        httpaccess.TLS    `yaml:"tls" doc:"certificates; the defaults trust the system's authorities"`
 	Proxy      string            `yaml:"proxy" doc:"environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), none, or a URL: http, https or socks5"`
 

@@ -116,11 +116,16 @@ func (c *client) get(ctx context.Context, u *url.URL, v validators) (*response, 
 		"within timeout (%v)", c.o.Timeout))
 	defer cancel()
 	r, err := c.do(ctx, u, v)
-	if err == nil && r.status == nethttp.StatusUnauthorized && c.o.BearerFile != "" {
+	if err == nil && c.o.BearerFile != "" &&
+		(r.status == nethttp.StatusUnauthorized || r.status == nethttp.StatusForbidden) {
+		refused := c.token.Header()
 		if err := c.token.Read(); err != nil {
-			return nil, fmt.Errorf("%s: 401 Unauthorized, and the token cannot be read again: %w", c.place(), err)
+			return nil, fmt.Errorf("%s: %d %s, and the token cannot be read again: %w", c.place(),
+				r.status, nethttp.StatusText(r.status), err)
 		}
-		r, err = c.do(ctx, u, v)
+		if c.token.Header() != refused {
+			r, err = c.do(ctx, u, v)
+		}
 	}
 	if err == nil {
 		return r, nil

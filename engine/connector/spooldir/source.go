@@ -70,6 +70,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	}
 	s.set = follow.New(place{s}, to, h, s.log)
 	s.finisher = follow.NewFinisher(s.set)
+	h.Count("files_finished", 0)
 	return s, nil
 }
 

@@ -122,6 +122,7 @@ func newSource(o Options, in *input, h stream.Host) (*source, error) {
 		return nil, err
 	}
 	s := &source{Intake: waiting, o: o, in: in, host: h}
+	h.Count("records_cut", 0)
 	h.Go("stdin/read", s.run)
 	return s, nil
 }

@@ -89,6 +89,7 @@ func New(o Options, h stream.Host) (*Server, error) {
 	s.Record = func(out *intake.Records, datagram []byte, peer string) {
 		s.add(p, out, datagram, peer)
 	}
+	h.Count("connections_malformed", 0)
 	h.Count("messages_unparsed", 0)
 	h.Go("syslog/listen", s.Run)
 	return s, nil

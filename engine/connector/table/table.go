@@ -83,6 +83,7 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 		pool:   newWorkerPool(s.o.Connections),
 		tables: make(map[string]*reading), durable: make(map[string]stream.Position),
 	}
+	r.count("rows_found_late", 0)
 	for range s.o.Connections {
 		db, err := s.connect()
 		if err != nil {

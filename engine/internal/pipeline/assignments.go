@@ -54,6 +54,12 @@ func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*a
 		taking: make(map[string]context.CancelCauseFunc), waiting: make(map[string]chan struct{}),
 		renewed: make(map[uint32]bool),
 	}
+	for _, name := range []string{
+		"partitions_assigned", "partitions_revoked", "partitions_lost", "partitions_taken_again",
+		"revoked_in_flight",
+	} {
+		r.host.Count(name, 0)
+	}
 	if ledgered == nil {
 		return a, nil
 	}

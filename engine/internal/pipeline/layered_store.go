@@ -93,7 +93,9 @@ func (m *layeredStore) failed() bool { return m.store.Failed() != nil }
 func (m *layeredStore) layered() bool { return m.upper != "" }
 
 // forgetOtherBoots deletes all upper layers that m does not use. Usually they are of earlier boots,
-// and no longer valid.
+// and no longer valid. If m has one layer, the upper layer of this boot is deleted too, and after a
+// kill its progress is lost: the records since the last sync are delivered again. This progress must
+// not be copied to the lower layer, because the sink that wrote its data can no longer sync it.
 func (m *layeredStore) forgetOtherBoots() error {
 	for _, route := range m.store.Routes() {
 		if route == m.upper || !strings.HasPrefix(route, m.lower+checkpoint.BootMark) {

@@ -58,12 +58,16 @@ type slot struct {
 
 func newSlot(p *pipe, c config.Route, o Options) *slot {
 	log := o.Log.With("pipeline", p.name, "route", c.Name)
-	return &slot{
+	s := &slot{
 		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log,
 		counter: new(metrics.Set), readerCounter: new(metrics.Set),
 		parkedBase: new(parkedBase),
 		failures:   &failures{log: log, by: make(map[string]*failure)}, left: make(chan struct{}),
 	}
+	for _, name := range []string{"worker_deaths", "processor_deaths", "reopened", "waiting_lost"} {
+		s.counter.Add(name, 0)
+	}
+	return s
 }
 
 // renew creates a new route for the next start.

@@ -86,15 +86,21 @@ func (o Options) New(maxRecord int) (lines.Framing, error) {
 		"or json", o.By)
 }
 
-// misplaced returns an error if delimiter, preset, start, continue or end is set, but has no effect
-// with the value of By.
+// misplaced returns an error if a key other than by is set, but has no effect with the value of By.
 func (o Options) misplaced() error {
-	for _, k := range []struct{ key, value, by string }{
-		{"delimiter", o.Delimiter, ByDelimiter}, {"preset", o.Preset, ByMultiline},
-		{"start", o.Start, ByMultiline},
-		{"continue", o.Continue, ByMultiline}, {"end", o.End, ByMultiline},
+	defaults := Defaults()
+	for _, k := range []struct {
+		key string
+		set bool
+		by  string
+	}{
+		{"delimiter", o.Delimiter != "", ByDelimiter}, {"preset", o.Preset != "", ByMultiline},
+		{"start", o.Start != "", ByMultiline}, {"continue", o.Continue != "", ByMultiline},
+		{"end", o.End != "", ByMultiline},
+		{"max_lines", o.MaxLines != 0 && o.MaxLines != defaults.MaxLines, ByMultiline},
+		{"wait", o.Wait != 0 && o.Wait != defaults.Wait, ByMultiline},
 	} {
-		if k.value != "" && o.By != k.by {
+		if k.set && o.By != k.by {
 			return stream.OptionErrorf("framing."+k.key, "has no meaning with by: %s; write by: "+
 				"%s, or take it out", o.By, k.by)
 		}

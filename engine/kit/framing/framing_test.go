@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/engine/kit/lines"
@@ -267,6 +268,12 @@ func TestOptions(t *testing.T) {
 		{"csv", func(o *framing.Options) {
 			o.Start = "x"
 		}, "start: has no meaning with by: csv; write by: multiline, or take it out"},
+		{"csv", func(o *framing.Options) {
+			o.MaxLines = 5
+		}, "max_lines: has no meaning with by: csv; write by: multiline, or take it out"},
+		{"line", func(o *framing.Options) {
+			o.Wait = time.Second
+		}, "wait: has no meaning with by: line; write by: multiline, or take it out"},
 		{"multiline", nil, "by: is multiline: say which lines belong together, by preset, start, " +
 			"continue or end"},
 		{"multiline", func(o *framing.Options) {

@@ -77,7 +77,18 @@ func (o *Options) Check() error {
 	}
 	return cmp.Or(o.Discovery.validate(), o.checkRegistry(),
 		httpaccess.CheckAuthorization(o.Basic, o.Bearer, o.BearerFile, o.Headers),
-		o.TLS.Check(), o.checkSecure(), httpaccess.CheckProxy(o.Proxy))
+		o.TLS.Check(), o.checkSecure(), httpaccess.CheckProxy(o.Proxy), o.checkProxied())
+}
+
+// checkProxied returns an error if the option `proxy` has the URL of a proxy, and no endpoint is a
+// URL. The addresses of other endpoints are looked up here, and need a direct connection.
+func (o *Options) checkProxied() error {
+	if o.Proxy == "" || o.Proxy == httpaccess.ProxyEnvironment || o.Proxy == httpaccess.ProxyNone ||
+		slices.ContainsFunc(o.Endpoints, func(e Endpoint) bool { return e.URL != "" }) {
+		return nil
+	}
+	return stream.OptionErrorf("proxy", "has no effect: workers found by dns, srv or nats are "+
+		"reached without a proxy; remove it, or write the endpoints as URLs")
 }
 
 // checkSecure returns an error if there are options for TLS, and no endpoint uses TLS.

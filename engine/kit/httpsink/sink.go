@@ -71,6 +71,11 @@ func New(o Options, c Codec, h stream.Host) (*Sink, error) {
 		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // errs for an unknown level only
 		return z
 	}
+	for _, counter := range []string{
+		"requests", "bytes_sent", "workers_drained", "lookups", "lookups_failed",
+	} {
+		h.Count(counter, 0)
+	}
 	return s, nil
 }
 

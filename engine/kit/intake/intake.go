@@ -107,6 +107,7 @@ func New(o Options, h stream.Host) (*Intake, error) {
 		routes: make(map[string]*progress), working: make(map[string]*Submission),
 		changed: make(chan struct{}), draining: make(chan struct{}),
 	}
+	h.Count(recordsLost, 0)
 	h.Go("intake/rest", i.reportRest)
 	return i, nil
 }

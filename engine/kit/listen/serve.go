@@ -2,6 +2,7 @@ package listen
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -24,30 +25,33 @@ type Framer interface {
 	Pending() int
 }
 
-// handshakeTime bounds the time between the start of a TLS connection and its first byte of data.
+// handshakeTime bounds the duration of a TLS handshake.
 const handshakeTime = 10 * time.Second
 
-// pump submits the records of a connection to the intake. If the intake is full, pump stops
-// reading, and the sender must wait (backpressure). pump ends in these cases:
+// pump performs the TLS handshake of a connection, if it has one, and submits its records to the
+// intake. If the intake is full, pump stops reading, and the sender must wait (backpressure). pump
+// ends in these cases:
 //
-//   - The connection ends, or its data is malformed.
+//   - The handshake fails, the connection ends, or its data is malformed.
 //   - No data arrives for s.IdleTime, or a record stays incomplete for this time.
 //   - The intake drains, and no more reads are allowed (see lastReads).
 //   - The source stops.
 //
-// Before a read, pump calls evict(true) if it has no part of a record. The connection may then be
-// closed to accept another one. After the read, it calls evict(false).
+// Before the handshake, and before a read if it has no part of a record, pump calls evict(true).
+// The connection may then be closed to accept another one. Afterwards pump calls evict(false).
 func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	h, peer := s.Host, peerOf(c)
 	f := s.Framer(peer)
 	h.Count("connections", 1)
-	wait := s.IdleTime
-	if s.TLS != nil {
-		wait = handshakeTime
-	}
-	until := time.Now().Add(wait)
 	// A client that connects again and again must not delay the drain.
 	last := lastReads{spent: s.drainedFor()}
+	evict(true)
+	secure := s.handshake(ctx, c, &last)
+	evict(false)
+	if !secure {
+		return
+	}
+	until := time.Now().Add(s.IdleTime)
 	for {
 		drains := s.setReadDeadline(c, until, &last)
 		before, begun := f.Pending(), time.Now()
@@ -96,6 +100,27 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	}
 }
 
+// handshake performs the TLS handshake if the connection has one. It reports whether the connection
+// can be read.
+func (s *Streams) handshake(ctx context.Context, c net.Conn, last *lastReads) bool {
+	secure, ok := c.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	s.setReadDeadline(c, time.Now().Add(handshakeTime), last)
+	err := secure.HandshakeContext(ctx)
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, io.EOF): // such as the check of a load balancer
+	case errors.Is(err, net.ErrClosed), s.isDraining(), ctx.Err() != nil: // closed by this process
+	default:
+		s.Host.Count("handshakes_failed", 1)
+		s.Host.Log().Warn("connection closed: TLS handshake failed", "peer", peerOf(c), "error", err)
+	}
+	return false
+}
+
 // peerOf returns the address of the peer without its port. It returns "" if the peer has no
 // address.
 func peerOf(c net.Conn) string {
@@ -105,8 +130,9 @@ func peerOf(c net.Conn) string {
 	return ""
 }
 
-// Counters lists the names of the counters of [Streams] and [Datagrams].
+// Counters lists the names of the counters of [Streams] and [Datagrams]. A source with a [Framer]
+// that returns errors also has connections_malformed.
 var Counters = []string{
-	"connections", "connections_malformed", "connections_timed_out", "bytes_discarded",
+	"connections", "connections_timed_out", "handshakes_failed", "bytes_discarded",
 	"datagrams_failed", "datagrams_dropped",
 }

@@ -174,7 +174,8 @@ func (f *lines) Frame(n int) (intake.Records, error) { return f.Cut(n), nil }
 // Rest implements Framer.
 func (f *lines) Rest() intake.Records { return f.End() }
 
-// TestSilentTLS checks that a connection that needs TLS and sends nothing is closed after 10 s.
+// TestSilentTLS checks that a connection that needs TLS and sends nothing is closed after 10 s, and
+// counted as a failed handshake.
 func TestSilentTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := streamtest.NewHost(t)
@@ -190,8 +191,9 @@ func TestSilentTLS(t *testing.T) {
 		if took := time.Since(begun); took != handshakeTime {
 			t.Errorf("the connection was open for %v, want %v", took, handshakeTime)
 		}
-		if n := h.Counted("connections_timed_out"); n != 1 {
-			t.Errorf("%d connections timed out, want 1", n)
+		if failed, idle := h.Counted("handshakes_failed"), h.Counted("connections_timed_out"); failed != 1 ||
+			idle != 0 {
+			t.Errorf("%d handshakes failed and %d connections timed out, want 1 and 0", failed, idle)
 		}
 		_ = client.Close()
 		_ = server.Close()

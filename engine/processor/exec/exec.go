@@ -20,6 +20,7 @@ import (
 
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/engine/kit/child/multilang"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
@@ -59,6 +60,12 @@ type Processor struct {
 func New(o Options, h stream.Host) (*Processor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
+	}
+	h.Count("child_deaths", 0)
+	if o.Protocol == Storm {
+		multilang.RegisterCounters(h.Count)
+	} else {
+		h.Count("stray_lines", 0)
 	}
 	return &Processor{o: o, host: h, rand: rand.NewPCG(rand.Uint64(), rand.Uint64())}, nil
 }

@@ -208,6 +208,7 @@ func New(o *Options, h stream.Host) (*Processor, error) {
 			return nil, err
 		}
 	}
+	h.Count("records_unparsed", 0)
 	return &Processor{options: o, host: h, split: o.made.make()}, nil
 }
 

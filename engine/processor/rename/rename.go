@@ -36,6 +36,7 @@ func Component() stream.Component {
 		New: func(options any, h stream.Host) (any, error) {
 			p := New(*options.(*Options))
 			p.host = h
+			h.Count("records_unrenamed", 0)
 			return p, nil
 		},
 	}

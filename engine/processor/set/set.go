@@ -92,6 +92,7 @@ type field struct {
 // New returns a processor. If Shape was not called before, expressions may use any field.
 func New(o *Options, h stream.Host) (*Processor, error) {
 	p := &Processor{host: h}
+	h.Count("records_unset", 0)
 	for k := range *o {
 		a := &(*o)[k]
 		if a.program == nil {

@@ -97,6 +97,7 @@ func New(o *Options, h stream.Host) (*Processor, error) {
 			return nil, err
 		}
 	}
+	h.Count("records_undecided", 0)
 	return &Processor{expr.NewEvaluator(o.program), o.onError, o.Expr, h}, nil
 }
 

@@ -328,6 +328,14 @@ func levelOf(n *json.Number) slog.Level {
 		"4": slog.LevelError}[n.String()]
 }
 
+// RegisterCounters calls count with 0 for each counter of bolts, so that they are shown before the
+// first event.
+func RegisterCounters(count func(name string, n int64)) {
+	for _, name := range []string{"bolt_metrics", "tuples_emitted", "tuples_emitted_of_nothing"} {
+		count(name, 0)
+	}
+}
+
 func (b *Bolt) count(name string, n int64) {
 	if b.o.Count != nil {
 		b.o.Count(name, n)
