@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
-	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/engine/kit/origin"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -117,9 +116,6 @@ func (o *Options) Validate() error {
 	case o.quietPeriod() <= 0:
 		return stream.OptionErrorf("quiet_period", "is %v, want more than 0: a file that is still "+
 			"written cannot be told from a finished one without", o.quietPeriod())
-	case o.Framing.Wait != 0 && o.Framing.Wait != framing.Defaults().Wait:
-		return stream.OptionErrorf("framing.wait", "has no effect: the last record of a file is "+
-			"complete when the file is; remove it, or set quiet_period")
 	case o.Watch < 0:
 		return stream.OptionErrorf("watch", "is %v, want 0 or more", o.Watch)
 	case o.Forget < 0:

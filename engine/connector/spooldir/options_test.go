@@ -12,7 +12,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
-	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -63,10 +62,6 @@ func TestValidate(t *testing.T) {
 			`quiet_period: is 0s, want more than 0: a file that is still written cannot be told from a finished one without`},
 		{func(o *spooldir.Options) { o.QuietPeriod, o.Settle = 2*time.Second, time.Second },
 			`settle: is the former name of quiet_period, and both are given; remove one of them`},
-		{func(o *spooldir.Options) {
-			o.Framing.By, o.Framing.Start, o.Framing.Wait = framing.ByMultiline, "x", time.Second
-		}, `framing.wait: has no effect: the last record of a file is complete when the file is; ` +
-			`remove it, or set quiet_period`},
 		{func(o *spooldir.Options) { o.MaxRecord = 0 }, `max_record: is 0B, want 1B to 1GiB`},
 		{func(o *spooldir.Options) { o.MaxRecord = 1 << 31 }, `max_record: is 2GiB, want 1B to 1GiB`},
 		{func(o *spooldir.Options) { o.LongRecord = "drop" }, `long_record: is "drop", want cut or dead_letter`},
