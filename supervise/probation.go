@@ -40,12 +40,7 @@ func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Dura
 			h.suspect = true
 			s.suspects++
 		}
-		if reason := s.giveUpReason(now, h); reason != nil {
-			s.deadLetter(h, reason)
-			continue
-		}
-		h.list = ready
-		s.ready.insert(h)
+		s.release(now, h)
 	}
 	s.probing, s.window, s.taken, s.failed = true, 1, 0, false
 	return d, ok
@@ -59,14 +54,34 @@ func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }
 
-// returned handles the end of a child without a crash. All messages that the child had taken and
-// not settled become ready again. It returns the delay before the next incarnation. It does not
-// advance the policy, so the delays do not grow.
-func (s *resends[K, M, R]) returned() time.Duration {
+// release makes h, which is in no list, ready, or dead-letters it if it gets no further attempt.
+func (s *resends[K, M, R]) release(now time.Duration, h *held[K, M, R]) {
+	if reason := s.giveUpReason(now, h); reason != nil {
+		s.deadLetter(h, reason)
+		return
+	}
+	h.list = ready
+	s.ready.insert(h)
+}
+
+// stopped handles the end of a child that was told to stop, or that needs no restart. All messages
+// that the child had taken and not settled become ready again.
+func (s *resends[K, M, R]) stopped() {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)
 		h.list = ready
 		s.ready.insert(h)
+	}
+	s.taken, s.failed = 0, false
+}
+
+// returned handles a child that has returned nil by itself. The messages that the child had taken
+// and not settled become ready again, or are dead-lettered. It returns the delay before the next
+// incarnation. It does not advance the policy, so the delays do not grow.
+func (s *resends[K, M, R]) returned(now time.Duration) time.Duration {
+	for h := s.out.last; h != nil; h = s.out.last {
+		s.out.drop(h)
+		s.release(now, h)
 	}
 	s.taken, s.failed = 0, false
 	d, _, ok := s.backoff.Next(s.state, s.src)
@@ -81,14 +96,10 @@ func (s *resends[K, M, R]) returned() time.Duration {
 func (s *resends[K, M, R]) tick(now time.Duration) {
 	for len(s.delayed) > 0 && s.delayed[0].due <= now {
 		h := heap.Pop(&s.delayed).(*held[K, M, R])
-		switch reason := s.giveUpReason(now, h); {
-		case h.reason != nil: // DeadLetter failed
+		if h.reason != nil { // DeadLetter failed
 			s.deadLetter(h, h.reason)
-		case reason != nil:
-			s.deadLetter(h, reason)
-		default:
-			h.list = ready
-			s.ready.insert(h)
+		} else {
+			s.release(now, h)
 		}
 	}
 	for h := s.ready.first; h != nil && s.limits.MaxAge > 0 &&

@@ -62,8 +62,9 @@ type Limits struct {
 	// Use zero if the messages are not to blame for crashes, for example if a child crashes
 	// whenever its server is down.
 	MaxDeaths int
-	// MaxAttempts is the number of attempts, including the first, after which a crash or Nack
-	// dead-letters the message. Zero means no limit.
+	// MaxAttempts limits the attempts of a message, including the first. When the last one has
+	// failed, the message is dead-lettered. An attempt fails if the child crashes, calls Nack, or
+	// returns nil by itself without having settled the message. Zero means no limit.
 	MaxAttempts int
 	// MaxAge bounds the time for which a message is held. The age of a message that the child has
 	// taken is checked when the message comes back. Zero means no limit.
@@ -156,7 +157,8 @@ type Options[K comparable, M, R any] struct {
 	// Fallback, if its New is set, replaces Child while Child does not work. It does so after
 	// FallbackAfter crashes of Child (0 means 10) without a recovery between them. Child comes back
 	// after FallbackAfter crashes of Fallback, and at the latest after FallbackFor, if that is
-	// above 0.
+	// above 0. If FallbackFor passes while Fallback waits for a restart, Child starts at the end of
+	// this wait.
 	//
 	// When FallbackFor has passed, Child is on trial for the time FallbackFor. If Child crashes in
 	// this time, Fallback replaces it at once. Example: FallbackAfter is 10 and FallbackFor is 1

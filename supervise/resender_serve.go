@@ -41,7 +41,7 @@ func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 	r.mu.Lock()
 	if !r.serving && r.returned { // the stuck child of an earlier Serve has returned meanwhile
 		r.live, r.returned, r.err = nil, false, nil
-		r.s.returned()
+		r.s.stopped()
 	}
 	if r.serving || r.live != nil {
 		r.mu.Unlock()
@@ -136,14 +136,14 @@ func (s *serving[K, M, R]) handleReturn(now time.Duration) {
 	e := Event{Kind: Ended, Child: l.name, Incarnation: l.number, Err: err, Ran: now - l.begun}
 	switch {
 	case s.told && !l.cut || s.ending: // it was told to stop
-		s.s.returned()
+		s.s.stopped()
 		s.begin = now
 		e.Restart = !s.ending
 	case stops(err):
-		s.s.returned()
+		s.s.stopped()
 		s.ending = true
 	case err == nil:
-		e.Delay, e.Restart = s.s.returned(), true
+		e.Delay, e.Restart = s.s.returned(now), true
 		s.begin = plus(now, e.Delay)
 	default:
 		s.crashed(now, l, err, &e)
@@ -180,16 +180,16 @@ func (s *serving[K, M, R]) decide(now time.Duration) *run {
 		s.ending, s.result = true, context.Cause(s.ctx)
 	}
 	switch l := s.live; {
-	case l != nil && s.ending:
-		s.tellToStop(now, context.Cause(s.ctx))
-	case l != nil && s.s.stalled(now):
-		l.cut = true
-		s.tellToStop(now, errStall)
-	case l != nil && s.detour.due(now):
-		s.detour.goBack(now)
-		s.tellToStop(now, errRetry)
 	case l == nil && !s.ending && now >= s.begin:
 		return s.born(now)
+	case l == nil || s.told:
+	case s.ending:
+		s.tellToStop(now, context.Cause(s.ctx))
+	case s.s.stalled(now):
+		l.cut = true
+		s.tellToStop(now, errStall)
+	case s.detour.due(now):
+		s.tellToStop(now, errRetry)
 	}
 	if s.told && !s.stuck && now >= s.stop {
 		s.stuck = true
@@ -204,9 +204,6 @@ func (s *serving[K, M, R]) decide(now time.Duration) *run {
 }
 
 func (s *serving[K, M, R]) tellToStop(now time.Duration, cause error) {
-	if s.told {
-		return
-	}
 	s.told, s.stop = true, plus(now, s.o.Limits.Shutdown)
 	s.live.cancel(cause)
 	s.events = append(s.events,
@@ -216,6 +213,9 @@ func (s *serving[K, M, R]) tellToStop(now time.Duration, cause error) {
 func (s *serving[K, M, R]) born(now time.Duration) *run {
 	if s.live != nil {
 		panic("penstock: BUG: supervise: a second incarnation of the child of resender " + s.name)
+	}
+	if s.detour.due(now) {
+		s.detour.goBack(now)
 	}
 	l := &run{number: s.s.started(now), begun: now, over: make(chan struct{}), name: s.o.Child.Name}
 	if s.detour.fallback {

@@ -174,7 +174,7 @@ type resends[K comparable, M, R any] struct {
 // fits reports whether a message of the given size may be added. One message is always allowed.
 func (s *resends[K, M, R]) fits(size int64) bool {
 	n := len(s.messages)
-	return n == 0 || n < s.limits.Items && s.bytes+size <= s.limits.Bytes
+	return n == 0 || n < s.limits.Items && size <= s.limits.Bytes-s.bytes
 }
 
 // accept adds a message. The caller has checked that it fits and that the key is free.
