@@ -310,7 +310,8 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 			order = append(order, l.Reason)
 		}
 		_, err := fmt.Fprintf(w, "%s  %s/%s  %s  %s\n",
-			l.Time.Format(time.RFC3339), l.Pipeline, l.Route, escaped(l.ID), escaped(shortReason(l.Reason)))
+			l.Time.Format(time.RFC3339), escaped(l.Pipeline), escaped(l.Route), escaped(l.ID),
+			escaped(shortReason(l.Reason)))
 		return err
 	})
 	if err != nil {
@@ -430,7 +431,7 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 		}
 		_, err := fmt.Fprintf(w, "id        %s\nroute     %s/%s\ntime      %s\nreason    %s\nfile      %s, up to %s\n"+
 			"worker    %s, attempt %d\nreplayed  %v\nrecord    %s\n\n",
-			escaped(l.ID), l.Pipeline, l.Route, l.Time.Format(time.RFC3339Nano), escaped(reason),
+			escaped(l.ID), escaped(l.Pipeline), escaped(l.Route), l.Time.Format(time.RFC3339Nano), escaped(reason),
 			escaped(l.File), escaped(l.Position),
 			cmp.Or(escaped(l.Worker), "none"), l.Attempts, l.Replayed, escaped(string(e.Text())))
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // carry makes a checkpoint for the new config from the read positions of the program that is
@@ -47,7 +48,7 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	carried, begun := make([]migrate.Carried, len(r.Progress)), 0
 	for i, p := range r.Progress {
 		if carried[i], err = p.Carry(osfs.New(), folder); err != nil {
-			return 0, fmt.Errorf("%s: stored positions of %s: %w", f.name(), p.Pipeline, err)
+			return 0, f.withoutPositions(fmt.Errorf("stored positions of %s: %w", p.Pipeline, err))
 		}
 		r.Notes = append(r.Notes, carried[i].Notes...)
 		files += len(carried[i].Marks)
@@ -56,24 +57,64 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	if files+begun == 0 {
 		return 0, nil
 	}
-	return files, keepMarks(state, r.Progress, carried)
+	if err := keepMarks(osfs.New(), state, r.Progress, carried); err != nil {
+		return 0, f.withoutPositions(err)
+	}
+	return files, nil
 }
 
-// keepMarks writes the first checkpoint of a state directory, from the carried positions.
-func keepMarks(state string, progress []migrate.Progress, carried []migrate.Carried) error {
-	err := withNewState(state, "import", func(store *checkpoint.Store) error {
-		for i, p := range progress {
-			marks := append(carried[i].Marks, carried[i].Begun...)
-			for _, route := range p.Routes {
-				if err := store.Append(p.Pipeline+"/"+route, marks, nil); err != nil {
-					return err
-				}
+// withoutPositions returns the error of an import that has written the config, and no positions.
+func (f *importFlags) withoutPositions(err error) error {
+	return fmt.Errorf("%s: %s was written, but a run with it would not resume at the stored "+
+		"positions: correct the error, remove %s and import again: %w", f.name(), f.out, f.out, err)
+}
+
+// unfinished is the folder in the state directory in which a checkpoint is made.
+const unfinished = "import"
+
+// keepMarks writes the first checkpoint of a state directory, from the carried positions. The
+// checkpoint is moved into the state directory when it is complete. So after a crash or an error,
+// the next import finds no checkpoint, and imports the positions again.
+func keepMarks(files vfs.FS, state string, progress []migrate.Progress,
+	carried []migrate.Carried) error {
+	dir, err := files.MakeDir(state, 0o700)
+	if err != nil {
+		return err
+	}
+	return withLock(dir, state, "import", func() (err error) {
+		made, err := dir.MakeDir(unfinished, 0o700)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, made.Close()) }()
+		err = made.Remove(checkpoint.Name) // of an import that was killed
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		err = withCheckpoint(made, func(store *checkpoint.Store) error {
+			return appendMarks(store, progress, carried)
+		})
+		if err != nil {
+			return err
+		}
+		if err := made.RenameNew(checkpoint.Name, dir, checkpoint.Name); err != nil {
+			return err
+		}
+		return errors.Join(dir.Sync(), dir.Remove(unfinished))
+	})
+}
+
+// appendMarks saves the carried positions of all routes.
+func appendMarks(
+	store *checkpoint.Store, progress []migrate.Progress, carried []migrate.Carried,
+) error {
+	for i, p := range progress {
+		marks := append(carried[i].Marks, carried[i].Begun...)
+		for _, route := range p.Routes {
+			if err := store.Append(p.Pipeline+"/"+route, marks, nil); err != nil {
+				return err
 			}
 		}
-		return store.Sync()
-	})
-	if err != nil {
-		return fmt.Errorf("import: %w", err)
 	}
-	return nil
+	return store.Sync()
 }

@@ -361,7 +361,7 @@ func TestCheckValue(t *testing.T) {
 // delivers all data.
 func TestImportWithoutPositions(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
-		{"none", "", "", "registry/filebeat does not exist: every file is read from its beginning"},
+		{"none", "", "", "registry/filebeat does not exist: the option start applies to every file"},
 		{"no snapshot", "data/registry/filebeat/active.dat", "7.json", "which active.dat names: is not there"},
 		{"torn snapshot", "data/registry/filebeat/active.dat", "x", "which active.dat names"},
 	} {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Text returns the text of the record, byte for byte.
@@ -60,14 +61,22 @@ func (s *Entries) Next() (*Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		e := new(Entry)
-		if err := json.Unmarshal(bytes.TrimSpace(text), e); err != nil || e.ID == "" ||
-			e.Version != Version {
-			s.Skipped++
-			continue
+		if e, ok := parse(text); ok {
+			return e, nil
 		}
-		return e, nil
+		s.Skipped++
 	}
+}
+
+// parse returns the letter in a line. It returns false if the line is not a letter, for example
+// because its record is missing, or because a damaged byte is not UTF-8.
+func parse(line []byte) (*Entry, bool) {
+	e := new(Entry)
+	if !utf8.Valid(line) || json.Unmarshal(bytes.TrimSpace(line), e) != nil {
+		return nil, false
+	}
+	hasRecord := e.Record != nil || e.RecordBase64 != nil
+	return e, e.ID != "" && e.Version == Version && hasRecord
 }
 
 // IsLetters reports whether r begins like a file of a [Store].

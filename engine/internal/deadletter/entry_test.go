@@ -30,7 +30,9 @@ func written(t testing.TB, letters ...Letter) []byte {
 func TestEntries(t *testing.T) {
 	text := written(t, Letter{ID: "a@1", Reason: "no", Record: []byte("x\xff\x00y")},
 		Letter{ID: "a@2", Record: []byte(`"quoted"`)})
-	text = append([]byte("not JSON\n{\"version\":2,\"id\":\"later\"}\n\n"), text...)
+	text = append([]byte("not JSON\n{\"version\":2,\"id\":\"later\",\"record\":\"x\"}\n\n"+
+		"{\"version\":1,\"id\":\"lost its record\"}\n"+
+		"{\"version\":1,\"id\":\"damaged\",\"record\":\"\xc3\"}\n"), text...)
 	text = append(text, `{"version":1,"id":"half`...)
 	all := NewEntries(bytes.NewReader(text))
 	for _, want := range []string{"x\xff\x00y", `"quoted"`} {
@@ -39,7 +41,7 @@ func TestEntries(t *testing.T) {
 			t.Fatalf("%v, %q, want %q", err, e.Text(), want)
 		}
 	}
-	if _, err := all.Next(); err != io.EOF || all.Skipped != 3 {
+	if _, err := all.Next(); err != io.EOF || all.Skipped != 5 {
 		t.Errorf("at the end %v, %d lines passed over", err, all.Skipped)
 	}
 }
@@ -152,7 +154,7 @@ func FuzzEntries(f *testing.F) {
 			if err == io.EOF {
 				break
 			}
-			if err != nil || e.ID == "" {
+			if err != nil || e.ID == "" || e.Record == nil && e.RecordBase64 == nil {
 				t.Fatal(err, e)
 			}
 			n++

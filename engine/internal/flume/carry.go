@@ -79,9 +79,7 @@ func (c *carrier) taildir() error {
 	}
 	var list []position
 	if err := json.Unmarshal(text, &list); err != nil {
-		c.Note("positionFile", migrate.Differs, "%s cannot be read (%v): every file is "+
-			"read from its beginning, and repeats the data that Flume has delivered", name, err)
-		return nil
+		return c.Unusable(name, err)
 	}
 	for _, p := range list {
 		at := migrate.StoredPosition{File: p.File, Inode: p.Inode, Offset: p.Pos}

@@ -127,8 +127,11 @@ func (s *Summer) Read(r io.Reader, number uint64, size int64,
 // Follows reports whether a good frame follows the bad frame at the given offset. If so, the bad
 // frame is damaged. If not, it may be the last write, which a crash has interrupted. The length in
 // the bad frame may be wrong, so Follows looks for a good frame at every offset. If this takes too
-// much work, Follows returns true.
+// much work, or if more bytes follow than one frame may have, Follows returns true.
 func (s *Summer) Follows(f vfs.File, number uint64, size, bad int64) (bool, error) {
+	if size-bad > HeadSize+MaxPayload { // more than one write
+		return true, nil
+	}
 	rest := make([]byte, size-bad)
 	if _, err := io.ReadFull(io.NewSectionReader(f, bad, size-bad), rest); err != nil {
 		return false, err

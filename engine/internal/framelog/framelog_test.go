@@ -75,3 +75,12 @@ func TestHeader(t *testing.T) {
 		}
 	}
 }
+
+// TestLongBadEnd checks that a bad frame before more bytes than one write may leave counts as
+// damaged. The rest is not read, so its size does not matter.
+func TestLongBadEnd(t *testing.T) {
+	follows, err := new(Summer).Follows(nil, 7, 1<<50, HeaderSize)
+	if !follows || err != nil {
+		t.Errorf("%v, %v; want damage", follows, err)
+	}
+}

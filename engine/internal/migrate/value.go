@@ -196,15 +196,18 @@ type yamlReader struct {
 
 func (y *yamlReader) group(into *Value, n *yaml.Node, depth int) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		g, name := into, n.Content[i].Value
+		g, names := into, []string{n.Content[i].Value}
 		if y.dots {
-			names := strings.Split(name, ".")
-			for _, part := range names[:len(names)-1] {
-				g = g.subgroup(part, n.Content[i].Line)
-			}
-			name = names[len(names)-1]
+			names = strings.Split(n.Content[i].Value, ".")
 		}
-		if err := y.field(g, name, n.Content[i+1], depth); err != nil {
+		last := len(names) - 1
+		if depth+last > maxDepth {
+			return tooLarge(n.Content[i].Line)
+		}
+		for _, name := range names[:last] {
+			g = g.subgroup(name, n.Content[i].Line)
+		}
+		if err := y.field(g, names[last], n.Content[i+1], depth+last); err != nil {
 			return err
 		}
 	}
@@ -235,8 +238,7 @@ func (y *yamlReader) field(g *Value, name string, n *yaml.Node, depth int) error
 
 func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) {
 	if y.n++; y.n > maxValues || depth > maxDepth {
-		return nil, fmt.Errorf("line %d: more than %d values or %d levels", n.Line, maxValues,
-			maxDepth)
+		return nil, tooLarge(n.Line)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -261,8 +263,40 @@ func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) 
 	return NewText(key, n.Line, text), nil
 }
 
+func tooLarge(line int) error {
+	return fmt.Errorf("line %d: more than %d values or %d levels", line, maxValues, maxDepth)
+}
+
+// checkNesting returns an error if a TOML document may be nested so deeply that decoding it takes
+// too much memory or time. It counts brackets, also those in texts, so its limit is above maxDepth.
+func checkNesting(text string) error {
+	const most = 1000
+	depth, n := 0, 0
+	for line := range strings.Lines(text) {
+		n++
+		dots := 0
+		for _, c := range []byte(line) {
+			switch c {
+			case '[', '{':
+				depth++
+			case ']', '}':
+				depth = max(depth-1, 0)
+			case '.':
+				dots++
+			}
+			if depth > most || dots > most {
+				return fmt.Errorf("line %d: more than %d open brackets, or dots in the line", n, most)
+			}
+		}
+	}
+	return nil
+}
+
 // ParseTOML reads a TOML document. Its values have no line numbers.
 func ParseTOML(text string) (*Value, error) {
+	if err := checkNesting(text); err != nil {
+		return nil, err
+	}
 	tree := make(map[string]any)
 	if _, err := toml.Decode(text, &tree); err != nil {
 		return nil, err

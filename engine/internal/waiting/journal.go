@@ -200,6 +200,15 @@ func (j *journal) list() error {
 	return nil
 }
 
+// gap returns the number of the missing segment before the i-th one, or 0 if none is missing. Only
+// the oldest segment is ever removed, so the numbers are consecutive.
+func (j *journal) gap(i int) uint64 {
+	if i == 0 || i >= len(j.segments) || j.segments[i] == j.segments[i-1]+1 {
+		return 0
+	}
+	return j.segments[i] - 1
+}
+
 // read calls apply for each record of the i-th segment. It also passes to apply the partitions
 // (parts) that the segment has defined so far. A crash may leave an unfinished frame at the end of
 // the last segment. read then cuts off this frame. It also makes the last segment durable.

@@ -100,6 +100,9 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.New("a segment vanished while it was read")
 		}
+		if n := s.j.gap(i); err == nil && n > 0 {
+			err = fmt.Errorf("%s is missing", s.j.path(n))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("batches that wait for a retry: %w: put a copy of the file "+
 				"back, or accept that "+

@@ -53,8 +53,8 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		return c.Carried, err
 	}
 	if entries == nil {
-		c.Note("registry", migrate.Differs, "%s does not exist: every file is read from its "+
-			"beginning. To resume at Filebeat's positions, import on its machine after it has "+
+		c.Note("registry", migrate.Differs, "%s does not exist: the option start applies to "+
+			"every file. To resume at Filebeat's positions, import on its machine after it has "+
 			"stopped", folder)
 		return c.Carried, nil
 	}
@@ -91,7 +91,7 @@ type entry struct {
 // is 0).
 func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 	part := strings.Split(key, "::")
-	if len(part) < 4 || part[0] != "filebeat" && part[0] != "filestream" {
+	if len(part) < 4 || !isFile(key) {
 		return migrate.StoredPosition{}, false
 	}
 	at := migrate.StoredPosition{File: cmp.Or(e.Meta.Source, e.Source), Offset: e.Offset}
@@ -164,7 +164,10 @@ func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
 	if len(active) == 0 && text == nil {
 		return nil, nil
 	}
-	readChanges(text, last, entries)
+	if line := readChanges(text, last, entries); line > 0 {
+		c.Note("registry", migrate.Differs, "log.json in %s is damaged at line %d: later changes in "+
+			"it are ignored, and data that Filebeat delivered is repeated", folder, line)
+	}
 	return entries, nil
 }
 
@@ -181,18 +184,26 @@ func readSnapshot(text []byte, into map[string]entry) error {
 		if err := json.Unmarshal(raw, &k); err != nil {
 			return err
 		}
-		if json.Unmarshal(raw, &e) == nil {
+		if err := json.Unmarshal(raw, &e); err == nil {
 			into[k.Key] = e
+		} else if isFile(k.Key) {
+			return fmt.Errorf("entry %q: %w", k.Key, err)
 		}
 	}
 	return nil
 }
 
+// isFile reports whether the entry with the given key was written by an input of type log or
+// filestream.
+func isFile(key string) bool {
+	return strings.HasPrefix(key, "filebeat::") || strings.HasPrefix(key, "filestream::")
+}
+
 // readChanges applies a log of changes to the entries of the snapshot (into). Each change has two
 // lines: the operation with its number, and the key with its value. The snapshot already has the
 // changes with numbers up to last, so they are skipped. A crash may leave damaged lines at the end.
-// readChanges stops at the first damaged line.
-func readChanges(text []byte, last uint64, into map[string]entry) {
+// readChanges stops at the first damaged change, and returns its line, or 0 if there is none.
+func readChanges(text []byte, last uint64, into map[string]entry) (damaged int) {
 	lines := bytes.Split(text, []byte("\n"))
 	for i := 0; i+1 < len(lines); i += 2 {
 		var op struct {
@@ -204,7 +215,7 @@ func readChanges(text []byte, last uint64, into map[string]entry) {
 			Value json.RawMessage `json:"v"`
 		}
 		if json.Unmarshal(lines[i], &op) != nil || json.Unmarshal(lines[i+1], &change) != nil {
-			return
+			return i + 1
 		}
 		if op.ID <= last {
 			continue
@@ -214,9 +225,12 @@ func readChanges(text []byte, last uint64, into map[string]entry) {
 			var e entry
 			if json.Unmarshal(change.Value, &e) == nil {
 				into[change.Key] = e
+			} else if isFile(change.Key) {
+				return i + 1
 			}
 		case "remove":
 			delete(into, change.Key)
 		}
 	}
+	return 0
 }

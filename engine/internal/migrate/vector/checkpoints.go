@@ -62,11 +62,11 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		return c.Carried, nil
 	}
 	var all checkpoints
-	if err := json.Unmarshal(text, &all); err != nil || all.Version != "1" {
-		c.Note("checkpoints", migrate.Differs, "%s cannot be read (version %q, %v): every file "+
-			"is read from its beginning, and repeats the data that Vector delivered", name,
-			all.Version, err)
-		return c.Carried, nil
+	if err := json.Unmarshal(text, &all); err != nil {
+		return c.Carried, c.Unusable(name, err)
+	}
+	if all.Version != "1" {
+		return c.Carried, c.Unusable(name, fmt.Errorf("its version is %q, want 1", all.Version))
 	}
 	err = s.marks(c, all)
 	c.Note("checkpoints", migrate.Differs, "%d files resume at their positions in %s, which has "+

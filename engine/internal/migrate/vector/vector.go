@@ -89,7 +89,8 @@ func (c *converter) source(name string, v *migrate.Value) {
 		"acknowledgements", "internal_metrics", "start_at_beginning")
 	c.Note(v, migrate.Differs, "a record has only the fields of its line; file, host, "+
 		"source_type and timestamp are not added (the option meta adds file, offset and host)")
-	s := stored{name: name, include: p.Include, exclude: p.Exclude, data: c.data, maxLine: limit}
+	s := stored{name: name, include: p.Include, exclude: p.Exclude, data: c.data,
+		maxLine: min(limit, migrate.MaxStored)}
 	if dir := v.Text("data_dir"); dir != "" {
 		s.data = dir
 	}
