@@ -22,6 +22,7 @@ type reader struct {
 	o       stream.OpenOptions
 	started time.Time
 	pace    backoff.Adaptive
+	count   func(name string, n int64) // counts events of the route
 
 	tables   map[string]*reading // by the subject's name
 	parts    []*partition
@@ -55,14 +56,6 @@ const slowStep = time.Minute
 var reconnect = backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
 
 func (r *reader) now() time.Duration { return time.Since(r.started) }
-
-func (r *reader) count(name string, n int64) {
-	if r.o.Count != nil {
-		r.o.Count(name, n)
-		return
-	}
-	r.s.h.Count(name, n)
-}
 
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
