@@ -243,7 +243,7 @@ func (r *reader) finished(f *fetcher) error {
 	case f.err == nil && r.o.Once:
 		p.done = true
 	case f.err == nil:
-		left, waiting := p.horizon.due(r.now(), r.s.o.Lag)
+		left, waiting := p.horizon.due(r.now(), *r.s.o.Lag)
 		p.endCheck.notFound(r.now(), r.pace, waiting, left)
 	}
 	return r.reconnectAfter(f.db, f.err)
@@ -393,7 +393,7 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 			return err
 		}
 	}
-	p.limit = max(p.limit, p.horizon.pass(n, r.now(), r.s.o.Lag))
+	p.limit = max(p.limit, p.horizon.pass(n, r.now(), *r.s.o.Lag))
 	return nil
 }
 
