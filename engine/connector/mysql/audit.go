@@ -19,19 +19,8 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 	}
 	a, err := sqlspan.Audited[*connection]{
 		Server: server{s}, Ledger: s.Ledger, Shape: s.Shape, Table: s.name, Key: s.o.Key,
-		Find: func(ctx context.Context, c *connection) (bool, error) {
-			there, err := s.columns(ctx, c)
-			if err != nil {
-				return false, err
-			}
-			return s.Shape.Found(there)
-		},
-		HasLedger: sqlspan.Statement{
-			SQL: `SELECT count(*) FROM information_schema.tables
-				WHERE table_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ?`,
-			Args: []any{s.name.Schema, sqlspan.MarksTable},
-		},
-		Shadow: "penstock_audit", Create: "CREATE TEMPORARY TABLE penstock_audit",
+		Columns: s.columns,
+		Shadow:  "penstock_audit", Create: "CREATE TEMPORARY TABLE penstock_audit",
 		At:      "repeat(' ', 4000)",
 		Same:    func(column string) string { return "cast(" + column + " AS BINARY)" },
 		Value:   literal,

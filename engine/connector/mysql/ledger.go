@@ -21,7 +21,7 @@ func present(name sqltable.Name, n int64, a, b, c string) sqlspan.Statement {
 // processes. Each transaction holds a shared lock on the row of the epoch, and a process that
 // raises the epoch waits for these locks. So a transaction of an earlier process commits before the
 // epoch is raised, or never.
-func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
+func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),
 		Names: sqlspan.Beside(s.name),
@@ -35,10 +35,7 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 			`CREATE TABLE IF NOT EXISTS $spans (route varbinary(300), part varbinary(200), from_num bigint, from_key varbinary(1024),
 				to_num bigint NOT NULL, to_key varbinary(1024) NOT NULL, PRIMARY KEY (route, part, from_num, from_key)) ENGINE = InnoDB`,
 		},
-		Alone: []sqlspan.Statement{{
-			SQL:  `INSERT INTO $routes VALUES (?, ?, 1) ON DUPLICATE KEY UPDATE epoch = epoch + 1`,
-			Args: []any{ledger, int64(sqlspan.Format)},
-		}},
+		Bump: `INSERT INTO $routes VALUES (?, ?, 1) ON DUPLICATE KEY UPDATE epoch = epoch + 1`,
 		Lock: " LOCK IN SHARE MODE",
 		SetMark: `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name),
 			"key" = IF(VALUES(num) > num OR VALUES(num) = num AND VALUES("key") > "key", VALUES("key"), "key"),

@@ -15,19 +15,11 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 	if err := s.configure(o); err != nil {
 		return nil, err
 	}
-	d := s.dialectOf(s.Ledger.Name)
 	a, err := sqlspan.Audited[*conn]{
 		Server: server{s}, Ledger: s.Ledger, Shape: s.Shape, Table: s.name, Key: s.o.Key,
-		Find: func(ctx context.Context, c *conn) (bool, error) {
-			var there []sqltable.Column
-			if err := c.Run(ctx, s.readColumns(&there)); err != nil {
-				return false, err
-			}
-			return s.Shape.Found(there)
-		},
-		HasLedger: d.Present,
-		Shadow:    "pg_temp.penstock_audit",
-		Create:    "CREATE TEMP TABLE penstock_audit", At: "''::text",
+		Columns: s.columns,
+		Shadow:  "pg_temp.penstock_audit",
+		Create:  "CREATE TEMP TABLE penstock_audit", At: "''::text",
 		Same:    func(column string) string { return column + "::text" },
 		Value:   textArgument,
 		Outcome: outcome,

@@ -130,8 +130,11 @@ func (c *conn) Begin(ctx context.Context, statements ...*sqlspan.Statement) erro
 }
 
 // Run implements sqlspan.Session. It needs one round trip, and another one to prepare statements
-// that are new to the session.
+// that are new to the session, but none without statements.
 func (c *conn) Run(ctx context.Context, statements ...*sqlspan.Statement) error {
+	if len(statements) == 0 {
+		return nil
+	}
 	var batch pgx.Batch
 	for _, s := range statements {
 		q := batch.Queue(s.SQL, s.Args...)

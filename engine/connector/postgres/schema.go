@@ -84,13 +84,19 @@ func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) strin
 // Find implements sqlspan.Database. It determines the columns that the sink fills, if the table
 // exists or the config lists them. Otherwise they are inferred from the first batch.
 func (s server) Find(ctx context.Context, c *conn) error {
-	var there []sqltable.Column
-	if err := c.Run(ctx, s.sink.readColumns(&there)); err != nil {
+	there, err := s.sink.columns(ctx, c)
+	if err != nil {
 		return err
 	}
 	exists, err := s.sink.Shape.Found(there)
 	s.sink.Table.Found(exists)
 	return err
+}
+
+// columns returns the columns of the table, or none if it does not exist.
+func (s *Sink) columns(ctx context.Context, c *conn) (there []sqltable.Column, err error) {
+	err = c.Run(ctx, s.readColumns(&there))
+	return there, err
 }
 
 // lockTable returns a statement that prevents changes to the columns of the table until the

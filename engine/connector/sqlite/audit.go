@@ -22,15 +22,11 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 		return nil, fmt.Errorf("sink sqlite: %w", err)
 	}
 	s.Ledger.Open(o, s.o.Ledger, s.o.Table, s.dialectOf)
-	s.lane = newLane(s)
 	a, err := sqlspan.Audited[*connection]{
 		Server: file, Ledger: s.Ledger, Shape: s.shape, Table: s.name, Key: s.o.Key,
-		Find: func(_ context.Context, c *connection) (bool, error) {
-			err := s.find(c)
-			return s.lane.exists, err
+		Columns: func(_ context.Context, c *connection) ([]sqltable.Column, error) {
+			return c.columnsOf(s.name)
 		},
-		HasLedger: sqlspan.Statement{SQL: "SELECT count(*) FROM sqlite_master WHERE name = ?",
-			Args: []any{sqlspan.MarksTable}},
 		Shadow: "temp.penstock_audit", Create: "CREATE TEMP TABLE penstock_audit", At: "''",
 		Same:    func(column string) string { return column + " COLLATE BINARY" },
 		Value:   argument,

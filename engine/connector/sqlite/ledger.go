@@ -15,6 +15,10 @@ func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s in %q", sqlspan.MarksTable, s.o.Path),
 		Names: sqlspan.Beside(s.name),
+		Present: sqlspan.Statement{
+			SQL:  `SELECT count(*) = 3 FROM sqlite_schema WHERE name IN (?, ?, ?)`,
+			Args: []any{sqlspan.RoutesTable, sqlspan.MarksTable, sqlspan.SpansTable},
+		},
 		Create: []string{
 			`CREATE TABLE IF NOT EXISTS $routes (
 				route TEXT NOT NULL PRIMARY KEY, format INTEGER NOT NULL, epoch INTEGER NOT NULL
@@ -35,6 +39,10 @@ func (s *Sink) dialectOf(string) sqlspan.Dialect {
 			DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key WHERE (excluded.num, excluded.key) >= (num, key)`,
 		Claim:      `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		InsertSpan: `INSERT INTO $spans VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		PresentEpochs: sqlspan.Statement{
+			SQL:  `SELECT count(*) = 1 FROM sqlite_schema WHERE name = ?`,
+			Args: []any{sqlspan.EpochsTable},
+		},
 		CreateEpochs: `CREATE TABLE IF NOT EXISTS $epochs (
 				route TEXT NOT NULL, part TEXT NOT NULL, epoch INTEGER NOT NULL,
 				PRIMARY KEY (route, part)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -21,9 +22,8 @@ type lateness struct {
 	journal *journal // nil if the state is not stored
 	entries []byte   // entries to write to the journal before their rows are handed out
 
-	handedOut  int64           // the highest number handed out
+	cursor     readers.Cursor  // after the last row handed out; with the rows settled before this run
 	top        int64           // the highest number assigned
-	above      []stream.Range  // late rows settled before this run, ascending
 	skip       map[string]bool // keys of late rows that the main partition must skip
 	next       time.Duration   // when the table may be searched again
 	incomplete bool            // the last search was not complete: there may be more late rows
@@ -56,8 +56,8 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 		has := func(r stream.Range) bool { return key > r.From.Key && key <= r.To.Key }
 		return key <= main.Watermark.Key || slices.ContainsFunc(main.Above, has)
 	}
-	l.handedOut, l.above = own.Watermark.Num, slices.Clone(own.Above)
-	l.top = max(l.handedOut, l.state.pruned)
+	l.cursor = readers.Cursor{At: own.Watermark.Num, Above: slices.Clone(own.Above)}
+	l.top = max(l.cursor.At, l.state.pruned)
 	for _, r := range own.Above {
 		l.top = max(l.top, r.To.Num)
 	}
@@ -282,17 +282,12 @@ func endsBefore(ctx context.Context, db database, p *partition, last string) err
 // that an earlier run has settled (delivered, dead-lettered or dropped).
 func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling) error {
-	for l.handedOut < l.top && !f.more {
-		if len(l.above) > 0 && l.above[0].From.Num <= l.handedOut {
-			l.handedOut = max(l.handedOut, l.above[0].To.Num)
-			l.above = l.above[1:]
+	for l.cursor.At < l.top && !f.more {
+		if l.cursor.IsSettled() {
+			l.cursor.Skip()
 			continue
 		}
-		to := l.top
-		if len(l.above) > 0 {
-			to = min(to, l.above[0].From.Num)
-		}
-		if err := l.stretch(ctx, db, p, b, f, to); err != nil {
+		if err := l.stretch(ctx, db, p, b, f, min(l.top, l.cursor.Border(nil))); err != nil {
 			return err
 		}
 	}
@@ -303,10 +298,10 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 // these rows. If a row was deleted meanwhile, the span has no record for its number.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {
-	from, data := l.handedOut, len(b.Data)
+	from, data := l.cursor.At, len(b.Data)
 	span := uint32(len(b.Spans))
 	for _, d := range l.state.found {
-		if d.num <= l.handedOut {
+		if d.num <= from {
 			continue
 		}
 		if d.num > to {
@@ -330,7 +325,7 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *st
 	if to == from {
 		return nil
 	}
-	l.handedOut = to
+	l.cursor.At = to
 	b.Spans = append(b.Spans, stream.Span{
 		Part: &l.part, Bytes: len(b.Data) - data,
 		Range: stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: to}},

@@ -25,11 +25,11 @@ type Options struct {
 	OrderBy []string `yaml:"order_by" doc:"columns that are together unique and never NULL; default: the primary key"`
 	Zone    string   `yaml:"zone" doc:"UTC: times of order_by without a zone are UTC"`
 
-	Poll       time.Duration `yaml:"poll" doc:"maximum interval between polls at the end of the table; much shorter after new rows"`
-	Lag        time.Duration `yaml:"lag" doc:"how long a new row waits for rows with lower keys that commit later; with mysql, 0 means 2s"`
-	Rescan     int           `yaml:"rescan" doc:"number of last rows of a partition that are searched for late rows; 0: no search"`
-	ReusedKeys string        `yaml:"reused_keys" enum:"stop,ignore" doc:"reaction if rows were deleted and other rows got their keys"`
-	Notify     string        `yaml:"notify" doc:"postgres: NOTIFY channel that wakes the source"`
+	Poll       time.Duration  `yaml:"poll" doc:"maximum interval between polls at the end of the table; much shorter after new rows"`
+	Lag        *time.Duration `yaml:"lag" doc:"how long a new row waits for rows with lower keys that commit later; default 0s, with mysql 2s"`
+	Rescan     int            `yaml:"rescan" doc:"number of last rows of a partition that are searched for late rows; 0: no search"`
+	ReusedKeys string         `yaml:"reused_keys" enum:"stop,ignore" doc:"reaction if rows were deleted and other rows got their keys"`
+	Notify     string         `yaml:"notify" doc:"postgres: NOTIFY channel that wakes the source"`
 
 	Split       int64 `yaml:"split" doc:"number of values of order_by's first column, an integer, in each partition; 0: not divided"`
 	Connections int   `yaml:"connections" doc:"tables and partitions read concurrently, each over its own connection"`
@@ -66,8 +66,11 @@ func (o *Options) Validate() error {
 			subjects++
 		}
 	}
-	if o.Lag == 0 && o.MySQL != "" {
-		o.Lag = defaultLagMySQL
+	if o.Lag == nil {
+		o.Lag = new(time.Duration)
+		if o.MySQL != "" {
+			*o.Lag = defaultLagMySQL
+		}
 	}
 	switch {
 	case databases != 1:
@@ -86,8 +89,8 @@ func (o *Options) Validate() error {
 			"in a query", o.Zone)
 	case o.Poll <= 0:
 		return stream.OptionErrorf("poll", "is %v, want more than 0", o.Poll)
-	case o.Lag < 0:
-		return stream.OptionErrorf("lag", "is %v, want 0 or more", o.Lag)
+	case *o.Lag < 0:
+		return stream.OptionErrorf("lag", "is %v, want 0 or more", *o.Lag)
 	case o.Rescan < 0 || o.Rescan > maxRescan:
 		return stream.OptionErrorf("rescan", "is %d, want 0 to %d", o.Rescan, maxRescan)
 	case o.Notify != "" && o.Postgres == "":

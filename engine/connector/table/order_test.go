@@ -173,7 +173,7 @@ func decimals(t *testing.T, w fixture) {
 func autocommit(t *testing.T, w fixture) {
 	execute(t, w.db, "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
 	r, err := w.open(t, false, nil, func(o *table.Options) {
-		o.Table, o.Lag, o.Poll = "t", time.Millisecond, 10*time.Millisecond
+		o.Table, o.Lag, o.Poll = "t", new(time.Millisecond), 10*time.Millisecond
 		o.MySQL += "?autocommit=0"
 	})
 	if err != nil {

@@ -66,7 +66,7 @@ func (p *partition) isLate(key []byte) bool {
 
 // ready reports whether there are rows that may be handed out: rows up to the limit, or late rows.
 func (p *partition) ready() bool {
-	return p.pos < p.limit || p.late != nil && p.late.handedOut < p.late.top
+	return p.pos < p.limit || p.late != nil && p.late.cursor.At < p.late.top
 }
 
 // fill reads rows into b until b is full or the limit is reached. Then it adds late rows.

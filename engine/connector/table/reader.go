@@ -22,6 +22,7 @@ type reader struct {
 	o       stream.OpenOptions
 	started time.Time
 	pace    backoff.Adaptive
+	count   func(name string, n int64) // counts events of the route
 
 	tables   map[string]*reading // by the subject's name
 	parts    []*partition
@@ -55,14 +56,6 @@ const slowStep = time.Minute
 var reconnect = backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
 
 func (r *reader) now() time.Duration { return time.Since(r.started) }
-
-func (r *reader) count(name string, n int64) {
-	if r.o.Count != nil {
-		r.o.Count(name, n)
-		return
-	}
-	r.s.h.Count(name, n)
-}
 
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
@@ -250,7 +243,7 @@ func (r *reader) finished(f *fetcher) error {
 	case f.err == nil && r.o.Once:
 		p.done = true
 	case f.err == nil:
-		left, waiting := p.horizon.due(r.now(), r.s.o.Lag)
+		left, waiting := p.horizon.due(r.now(), *r.s.o.Lag)
 		p.endCheck.notFound(r.now(), r.pace, waiting, left)
 	}
 	return r.reconnectAfter(f.db, f.err)
@@ -400,7 +393,7 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 			return err
 		}
 	}
-	p.limit = max(p.limit, p.horizon.pass(n, r.now(), r.s.o.Lag))
+	p.limit = max(p.limit, p.horizon.pass(n, r.now(), *r.s.o.Lag))
 	return nil
 }
 

@@ -184,7 +184,7 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 			at(n).nullable = false
 		}
 	}
-	sets := make(map[string][]string)
+	add := r.uniqueSets()
 	err = d.query(ctx, sequence(func(v []driver.Value) {
 		index, _ := v[0].(string)
 		column, named := v[1].(string)
@@ -193,14 +193,11 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 		} else if coll, _ := v[2].(string); coll != "BINARY" {
 			at(column).collate = " COLLATE BINARY"
 		}
-		sets[index] = append(sets[index], column)
+		add(index, column, false)
 	}), `SELECT l.name, i.name, i.coll FROM pragma_index_list(?) l, pragma_index_xinfo(l.name) i
 		WHERE l."unique" = 1 AND l.partial = 0 AND i.key = 1 ORDER BY 1, i.seqno`, name)
-	for _, set := range sets {
-		if !slices.Contains(set, "") {
-			r.unique = append(r.unique, set)
-		}
-	}
+	r.unique = slices.DeleteFunc(r.unique,
+		func(set []string) bool { return slices.Contains(set, "") })
 	return err
 }
 

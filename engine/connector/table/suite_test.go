@@ -129,7 +129,7 @@ func TestMariaDB(t *testing.T) {
 				return newSource(t, h, func(o *table.Options) {
 					w.set(o)
 					o.Table, o.OrderBy, o.Zone, o.Lag = "events", []string{"at", "id"}, "UTC",
-						time.Millisecond
+						new(time.Millisecond)
 				})
 			},
 			Want: [][]string{want},

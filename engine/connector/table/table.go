@@ -33,6 +33,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -80,6 +81,7 @@ func (s *source) Shared() error {
 func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{
 		s: s, o: o, started: time.Now(), pace: pacing(s.o.Poll),
+		count:  readers.Counter(s.h, &o, nil),
 		pool:   newWorkerPool(s.o.Connections),
 		tables: make(map[string]*reading), durable: make(map[string]stream.Position),
 	}

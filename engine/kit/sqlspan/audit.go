@@ -21,10 +21,8 @@ type Audited[C Session] struct {
 	Table  sqltable.Name
 	Key    []string // the key in mode upsert, in which only keys are compared
 
-	// Find sets the columns in Shape and reports whether the table exists.
-	Find func(ctx context.Context, c C) (exists bool, err error)
-	// HasLedger is a query that returns one boolean: whether the ledger's tables exist.
-	HasLedger Statement
+	// Columns returns the columns of the table, or none if it does not exist.
+	Columns func(ctx context.Context, c C) ([]sqltable.Column, error)
 	// Shadow is the SQL name of the temporary table for the expected rows. Create is the beginning
 	// of its CREATE statement, up to the name of the table.
 	Shadow, Create string
@@ -75,7 +73,11 @@ func (a Audited[C]) Audit(ctx context.Context) (stream.Audit, error) {
 		return nil, err
 	}
 	out := &audit[C]{Audited: a, c: c}
-	if out.exists, err = a.Find(ctx, c); err != nil {
+	columns, err := a.Columns(ctx, c)
+	if err == nil {
+		out.exists, err = a.Shape.Found(columns)
+	}
+	if err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
 	return out, nil
@@ -89,10 +91,8 @@ func (a *audit[C]) Close() error {
 
 // Ledger implements stream.Audit.
 func (a *audit[C]) Ledger(ctx context.Context) ([]stream.Mark, bool, error) {
-	there := false
-	ask := a.HasLedger
-	ask.Dest = []any{&there}
-	if err := a.c.Run(ctx, &ask); err != nil || !there {
+	exists, err := report(ctx, a.c, a.Audited.Ledger.d.Present)
+	if err != nil || !exists {
 		return nil, true, err
 	}
 	marks, err := a.Audited.Ledger.read(ctx, a.c)

@@ -20,19 +20,19 @@ type Dialect struct {
 	// Names replaces $routes, $marks, $spans and $epochs in a text; see [Beside].
 	Names func(text string) string
 	// Present is a query that returns whether the ledger's tables exist. Create runs only if they
-	// do not exist. It must then create all of them or none. If Present is empty, Create always
-	// runs.
+	// do not exist. If Present checks only one of them, Create must create all of them or none.
 	Present Statement
 	Create  []string
 
 	// Alone has the statements by which Load waits until the transactions of earlier processes have
 	// ended. For this to work, every transaction that checks the route's epoch runs the statements
-	// in Share, and appends Lock to its query for the epoch.
+	// in Share. Alone and Share are empty if Bump itself waits: either every such transaction
+	// appends Lock to its query for the epoch, or the database has one writer at a time.
 	Alone, Share []Statement
 	Lock         string
 
 	// Bump increments the epoch of a route, which fences earlier processes. Arguments: route,
-	// format. Bump is empty if Alone also increments the epoch.
+	// format.
 	Bump string
 	// SetMark inserts the row of a partition in $marks, or raises the watermark in this row. It
 	// never lowers the watermark. Arguments: route, part, name, num, key.
@@ -110,9 +110,6 @@ func (d *Dialect) complete() {
 	d.pruneOrphans = d.shared(pruneOrphans)
 	texts := []*string{&d.Claim, &d.PruneRequests, &d.CreateEpochs, &d.RaiseEpoch,
 		&d.Bump, &d.SetMark, &d.InsertSpan, &d.SpanEnd, &d.FoldSpans}
-	for i := range d.Alone {
-		texts = append(texts, &d.Alone[i].SQL)
-	}
 	for i := range d.Create {
 		texts = append(texts, &d.Create[i])
 	}

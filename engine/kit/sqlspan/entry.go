@@ -12,14 +12,16 @@ const (
 	kindsOfMark     = "ttnk" // part, name, num, key
 	kindsOfPosition = "tnk"  // part, num, key
 	kindsOfSpan     = "tnknk"
-	kindsOfPart     = "t"
 	kindsOfPrune    = "ttt" // part, pattern and bound of the name
 )
 
 // over returns statements with the given SQL text and the arguments in rows. There is one statement
-// for each row or, with Dialect.Arrays, a single statement for all rows. A row has the arguments
+// for each row or, with Dialect.Arrays, a single statement for all rows. Without rows there is none. A row has the arguments
 // that follow the route, and kinds has their types.
 func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
+	if len(rows) == 0 {
+		return nil
+	}
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))
 		for i, row := range rows {
@@ -49,13 +51,14 @@ func reading(statements []*Statement, row func(), dest ...any) []*Statement {
 	return statements
 }
 
-// partsOf returns ids, the ids of partitions, as rows of arguments for the method over.
-func partsOf(ids []string) [][]any {
+// overParts is like over, for statements with a single argument after the route: the id of a
+// partition.
+func (l *Ledger) overParts(text string, ids []string) []*Statement {
 	rows := make([][]any, len(ids))
 	for i, id := range ids {
 		rows[i] = []any{id}
 	}
-	return rows
+	return l.over(text, "t", rows)
 }
 
 func array[T any](rows [][]any, k int) []T {
@@ -109,24 +112,34 @@ func (l *Ledger) entry(spans []stream.Span) *entry {
 func (e *entry) statements() []*Statement { return append(e.insert, e.readMarks()...) }
 
 func (e *entry) readMarks() []*Statement {
-	var parts [][]any
+	var ids []string
 	for i := range e.spans {
 		if id := e.spans[i].Part.ID; i == 0 || id != e.spans[i-1].Part.ID {
-			parts = append(parts, []any{id})
+			ids = append(ids, id)
 		}
 	}
-	return e.ledger.marksOf(parts, e.marks)
+	return e.ledger.marksOf(ids, e.marks)
 }
 
 // marksOf returns the statements that read the watermarks of partitions, and store them in marks.
-func (l *Ledger) marksOf(parts [][]any, marks map[string]stream.Position) []*Statement {
+func (l *Ledger) marksOf(ids []string, marks map[string]stream.Position) []*Statement {
 	var part string
 	var at stream.Position
 	var key []byte
-	return reading(l.over(l.d.markOf, kindsOfPart, parts), func() {
+	return reading(l.overParts(l.d.markOf, ids), func() {
 		at.Key = string(key)
 		marks[part] = at
 	}, &part, &at.Num, &key)
+}
+
+// readParts returns the watermarks of the given partitions, and their rows of the spans table.
+func (l *Ledger) readParts(ctx context.Context, s Session,
+	ids []string) (marks map[string]stream.Position, rows []Row, err error) {
+	marks = make(map[string]stream.Position, len(ids))
+	statements := l.overParts(l.d.spansOf, ids)
+	found := readSpans(statements...)
+	err = s.Run(ctx, append(l.marksOf(ids, marks), statements...)...)
+	return marks, *found, err
 }
 
 // judge reports whether none, all or a part of the spans were already stored. Call it after the
@@ -165,9 +178,6 @@ func (e *entry) before(ctx context.Context,
 		}
 		missing = append(missing, i)
 		rows = append(rows, []any{at.Part.ID, at.From.Num, []byte(at.From.Key)})
-	}
-	if len(missing) == 0 {
-		return ends, false, nil
 	}
 	statements := e.ledger.over(e.ledger.d.SpanEnd, kindsOfPosition, rows)
 	stored := readSpans(statements...)

@@ -28,6 +28,9 @@ func (s session) Begin(_ context.Context, statements ...*sqlspan.Statement) erro
 }
 
 func (s session) Run(_ context.Context, statements ...*sqlspan.Statement) error {
+	if len(statements) == 0 {
+		return nil
+	}
 	return s.run("run", statements)
 }
 
@@ -247,7 +250,7 @@ func TestAwait(t *testing.T) {
 func dialect(string) sqlspan.Dialect {
 	names := sqlspan.Beside(sqltable.Name{Table: "t"})
 	return sqlspan.Dialect{Place: "the diary", Names: names, Bump: "BUMP", SetMark: "SET",
-		InsertSpan: "ADD"}
+		InsertSpan: "ADD", Present: sqlspan.Statement{SQL: "PRESENT"}}
 }
 
 // TestFenced checks a ledger with the epoch of another process: each transaction fails, and Watch
@@ -292,7 +295,7 @@ func TestFenced(t *testing.T) {
 		!strings.Contains(err.Error(), "format 2") {
 		t.Errorf("a ledger of another format: %v", err)
 	}
-	if want := []string{"begin", "run BUMP SELECT"}; !slices.Equal(d.lines, want) {
+	if want := []string{"run PRESENT", "begin", "run BUMP SELECT"}; !slices.Equal(d.lines, want) {
 		t.Errorf("calls %q, want %q", d.lines, want)
 	}
 }
@@ -303,7 +306,7 @@ type other struct{ session }
 func (o other) Run(ctx context.Context, statements ...*sqlspan.Statement) error {
 	err := o.session.Run(ctx, statements...)
 	for _, s := range statements {
-		if s.Dest != nil {
+		if strings.HasPrefix(s.SQL, "SELECT format") {
 			*s.Dest[0].(*int64) = sqlspan.Format + 1
 		}
 	}

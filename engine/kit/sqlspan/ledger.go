@@ -22,7 +22,8 @@ type Session interface {
 	// Begin begins a transaction and runs statements in it. It needs one round trip if the driver
 	// supports this.
 	Begin(ctx context.Context, statements ...*Statement) error
-	// Run runs statements in order. It needs one round trip if the driver supports this.
+	// Run runs statements in order. It needs one round trip if the driver supports this, and none
+	// without statements.
 	Run(ctx context.Context, statements ...*Statement) error
 	// Commit makes all changes since Begin durable, or none of them, and ends the transaction.
 	Commit(ctx context.Context) error
@@ -242,17 +243,16 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 // of Dialect.Alone for this route.
 func advance(ctx context.Context, l *Ledger, s Session, alone []Statement,
 	route string) (format, epoch int64, err error) {
-	if err := s.Begin(ctx, pointers(alone)...); err != nil {
-		return 0, 0, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
-	}
-	var statements []*Statement
-	if l.d.Bump != "" {
+	err = s.Begin(ctx, pointers(alone)...)
+	if err == nil {
 		bump := &Statement{SQL: l.d.Bump, Args: []any{route, int64(Format)}}
-		statements = append(statements, bump)
+		err = s.Run(ctx, bump, l.readRoute(route, "", &format, &epoch))
 	}
-	statements = append(statements, l.readRoute(route, "", &format, &epoch))
-	err = s.Run(ctx, statements...)
-	return format, epoch, err
+	if err != nil {
+		return 0, 0, fmt.Errorf("raise the epoch after the transactions of earlier processes: %w",
+			err)
+	}
+	return format, epoch, nil
 }
 
 // convert converts the ledger from Format to another format. For this it calls the function change
@@ -286,23 +286,22 @@ func (l *Ledger) Create(ctx context.Context, s Session) error {
 }
 
 func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts []string) error {
-	there := false
-	if present.SQL != "" {
-		ask := present
-		ask.Dest = []any{&there}
-		if err := s.Run(ctx, &ask); err != nil {
-			return err
-		}
+	if exist, err := report(ctx, s, present); exist || err != nil {
+		return err
 	}
 	for _, text := range texts {
-		if there {
-			break
-		}
 		if err := s.Run(ctx, &Statement{SQL: text}); err != nil {
 			return fmt.Errorf("create the ledger's tables: %w", err)
 		}
 	}
 	return nil
+}
+
+// report runs a query that returns a boolean.
+func report(ctx context.Context, s Session, query Statement) (yes bool, err error) {
+	query.Dest = []any{&yes}
+	err = s.Run(ctx, &query)
+	return yes, err
 }
 
 // read reads the ledger's tables and returns the progress of all partitions, as [Fold] combines it
@@ -358,9 +357,6 @@ func readSpans(statements ...*Statement) (rows *[]Row) {
 // fold locks the rows of the marks table in the order of the partition ids. The statements of
 // claims lock them in the same order, so two transactions cannot deadlock on these rows.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
-	if len(marks) == 0 {
-		return nil
-	}
 	marks = slices.SortedFunc(slices.Values(marks),
 		func(a, b stream.Mark) int { return cmp.Compare(a.Part.ID, b.Part.ID) })
 	set, at := make([][]any, len(marks)), make([][]any, len(marks))
@@ -393,12 +389,8 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 			func(id string) bool { return !stream.IsRequest(id) })
 		ids = slices.DeleteFunc(slices.Clone(ids), stream.IsRequest)
 	}
-	statements := pruneRequests(l, requests)
-	if len(ids) > 0 {
-		parts := partsOf(ids)
-		statements = append(statements, append(l.over(l.d.pruneSpans, kindsOfPart, parts),
-			l.over(l.d.pruneMarks, kindsOfPart, parts)...)...)
-	}
+	statements := slices.Concat(pruneRequests(l, requests),
+		l.overParts(l.d.pruneSpans, ids), l.overParts(l.d.pruneMarks, ids))
 	for _, id := range ids {
 		if l.keep > 0 { // the id is that of an earlier process: delete its epoch
 			statements = append(statements, l.statement(fenceOf(l.route, id), forgetText))
@@ -430,22 +422,23 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 
 // Begin begins a transaction, and checks that the epoch of the route in the ledger is still that of
 // this process. This epoch cannot change until the transaction ends. If another process has become
-// the owner of the ledger, Begin returns a FencedError. It also runs the statements of the
-// parameter more in the transaction.
+// the owner of the ledger, Begin returns a FencedError.
 //
 // If the ledger has several owners, Begin checks no epoch, and Add checks the epochs of the
 // partitions.
-func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
-	return l.begin(ctx, s, nil, more)
+func (l *Ledger) Begin(ctx context.Context, s Session) error {
+	return l.guarded(ctx, s.Begin, nil)
 }
 
-func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
-	more []*Statement) error {
+// guarded calls run, which is the method Begin or Run of a session, with the statements and those
+// of guard. It returns an error if the epochs in the ledger are not those of this process.
+func (l *Ledger) guarded(ctx context.Context, run func(context.Context, ...*Statement) error,
+	spans []stream.Span, statements ...*Statement) error {
 	locks, check, err := l.guard(spans)
-	if err != nil {
-		return err
+	if err == nil {
+		err = run(ctx, append(locks, statements...)...)
 	}
-	if err := s.Begin(ctx, append(locks, more...)...); err != nil {
+	if err != nil {
 		return err
 	}
 	return check()
@@ -466,7 +459,7 @@ func (l *Ledger) Enter(ctx context.Context, s Session, b *stream.Batch,
 	more ...*Statement) (Presence, error) {
 	spans := Covering(nil, b.Spans)
 	own, c, statements := l.entries(spans)
-	if err := l.begin(ctx, s, spans, append(statements, more...)); err != nil {
+	if err := l.guarded(ctx, s.Begin, spans, append(statements, more...)...); err != nil {
 		return None, err
 	}
 	return judge(ctx, l, s, b, own, c)
@@ -492,22 +485,14 @@ func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements
 // Add is like Enter, but in a transaction that Begin has begun.
 func (l *Ledger) Add(ctx context.Context, s Session, b *stream.Batch) (Presence, error) {
 	spans := Covering(nil, b.Spans)
-	if len(spans) == 0 {
-		return None, nil
-	}
 	own, c, statements := l.entries(spans)
-	check := func() error { return nil }
+	var err error
 	if l.shared.Load() {
-		locks, checkEpochs, err := l.guard(spans)
-		if err != nil {
-			return None, err
-		}
-		statements, check = append(locks, statements...), checkEpochs
+		err = l.guarded(ctx, s.Run, spans, statements...)
+	} else { // Begin has checked the epoch
+		err = s.Run(ctx, statements...)
 	}
-	if err := s.Run(ctx, statements...); err != nil {
-		return None, err
-	}
-	if err := check(); err != nil {
+	if err != nil {
 		return None, err
 	}
 	return judge(ctx, l, s, b, own, c)

@@ -89,6 +89,6 @@ func (l *Ledger) shareEpochs(owned []ownership) (statements []*Statement, seen m
 func (l *Ledger) readEpochs(lock string, ids []string, seen map[string]int64) []*Statement {
 	var part string
 	var epoch int64
-	return reading(l.over(l.d.epochOf+lock, kindsOfPart, partsOf(ids)),
+	return reading(l.overParts(l.d.epochOf+lock, ids),
 		func() { seen[part] = epoch }, &part, &epoch)
 }

@@ -145,12 +145,8 @@ func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream
 			c.isNew[part] = c.insert[i].Affected > 0
 		}
 	}
-	var known [][]any
-	for _, part := range c.parts {
-		if !c.isNew[part] {
-			known = append(known, []any{part})
-		}
-	}
+	known := slices.DeleteFunc(slices.Clone(c.parts),
+		func(part string) bool { return c.isNew[part] })
 	if err := c.read(ctx, s, known); err != nil {
 		return nil, nil, err
 	}
@@ -173,21 +169,16 @@ func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream
 }
 
 // read reads the stored ranges of requests.
-func (c *claims) read(ctx context.Context, s Session, parts [][]any) error {
-	if len(parts) == 0 {
-		return nil
-	}
-	marks := make(map[string]stream.Position, len(parts))
-	statements := c.l.over(c.l.d.spansOf, kindsOfPart, parts)
-	found := readSpans(statements...)
-	if err := s.Run(ctx, append(c.l.marksOf(parts, marks), statements...)...); err != nil {
+func (c *claims) read(ctx context.Context, s Session, parts []string) error {
+	marks, rows, err := c.l.readParts(ctx, s, parts)
+	if err != nil {
 		return err
 	}
 	c.stored = make(map[string][]stream.Range, len(parts))
 	for id, to := range marks {
 		c.stored[id] = append(c.stored[id], stream.Range{To: to})
 	}
-	for _, r := range *found {
+	for _, r := range rows {
 		c.stored[r.Part] = append(c.stored[r.Part], r.Range)
 	}
 	for _, ranges := range c.stored {
@@ -216,9 +207,6 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 // The transaction must have locked their partitions. For requests, it has locked their rows in the
 // marks table. For other partitions, it has locked the epochs.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
-	if len(spans) == 0 {
-		return nil
-	}
 	return s.Run(ctx, l.entry(spans).insert...)
 }
 
@@ -275,14 +263,17 @@ func judge(ctx context.Context, l *Ledger, s Session, b *stream.Batch, own *entr
 	if err != nil {
 		return None, err
 	}
+	l.host.Count(duplicateRequests, c.duplicates(missing))
+	overlap := !slices.EqualFunc(missing, c.spans, func(a, b stream.Span) bool {
+		return a.Part == b.Part && a.Range == b.Range
+	})
 	if own != nil && presence == None {
 		missing = append(missing, own.spans...)
 	}
-	l.host.Count(duplicateRequests, c.duplicates(missing))
 	if len(missing) == 0 {
 		return All, nil
 	}
-	if presence != None || c.overlap() {
+	if presence != None || overlap {
 		if presence, err = remaining(l, b, missing); err != nil {
 			return presence, err
 		}
@@ -293,27 +284,13 @@ func judge(ctx context.Context, l *Ledger, s Session, b *stream.Batch, own *entr
 // duplicateRequests is the counter of requests that were already stored.
 const duplicateRequests = "requests_duplicate"
 
+// duplicates returns the number of requests of which no range is in missing.
 func (c *claims) duplicates(missing []stream.Span) int64 {
 	left := make(map[string]bool, len(missing))
 	for i := range missing {
 		left[missing[i].Part.ID] = true
 	}
-	n := int64(0)
-	for _, part := range c.parts {
-		if !left[part] {
-			n++
-		}
-	}
-	return n
-}
-
-// overlap reports whether any part of the spans was already stored.
-func (c *claims) overlap() bool {
-	return slices.ContainsFunc(c.spans, func(s stream.Span) bool {
-		return slices.ContainsFunc(c.stored[s.Part.ID], func(r stream.Range) bool {
-			return r.From.Compare(s.To) < 0 && s.From.Compare(r.To) < 0
-		})
-	})
+	return int64(len(c.parts) - len(left))
 }
 
 // adopt converts a ledger from Format to RequestFormat, and keeps its rows. Versions of penstock
@@ -394,14 +371,11 @@ func requestName(t time.Time) string { return arrival + t.UTC().Format(time.RFC3
 // They delete a request only if it has expired, or if this process wrote its mark last. Other
 // processes still need the other requests.
 func pruneRequests(l *Ledger, ids []string) []*Statement {
-	if len(ids) == 0 {
-		return nil
-	}
 	expired := requestName(time.Now().Add(-l.keep))
 	rows := make([][]any, len(ids))
 	for i, id := range slices.Sorted(slices.Values(ids)) { // the order of claims
 		rows[i] = []any{id, "%" + writtenBy + l.own, expired}
 	}
 	return append(l.over(l.d.PruneRequests, kindsOfPrune, rows),
-		l.over(l.d.pruneOrphans, kindsOfPart, partsOf(ids))...)
+		l.overParts(l.d.pruneOrphans, ids)...)
 }

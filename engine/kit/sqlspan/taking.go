@@ -90,7 +90,7 @@ func (l *Ledger) take(ctx context.Context, s Session,
 		return nil, fmt.Errorf("waiting for the transactions of earlier owners: %w", err)
 	}
 	epochs := make(map[string]int64, len(ids))
-	if err := s.Run(ctx, append(l.over(l.d.RaiseEpoch, kindsOfPart, partsOf(ids)),
+	if err := s.Run(ctx, append(l.overParts(l.d.RaiseEpoch, ids),
 		l.readEpochs("", ids, epochs)...)...); err != nil {
 		return nil, err
 	}
@@ -120,17 +120,15 @@ func (l *Ledger) take(ctx context.Context, s Session,
 // partition, its progress is Taking.Start, or empty if Taking.MustExist is set.
 func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
-	at := make(map[string]stream.Position, len(ids))
-	statements := l.over(l.d.spansOf, kindsOfPart, partsOf(ids))
-	rows := readSpans(statements...)
-	if err := s.Run(ctx, append(l.marksOf(partsOf(ids), at), statements...)...); err != nil {
+	at, rows, err := l.readParts(ctx, s, ids)
+	if err != nil {
 		return nil, err
 	}
 	marks := make([]stream.Mark, 0, len(at))
 	for id, watermark := range at {
 		marks = append(marks, stream.Mark{Part: stream.Partition{ID: id}, Watermark: watermark})
 	}
-	folded, err := Fold(marks, *rows)
+	folded, err := Fold(marks, rows)
 	if err != nil {
 		return nil, err
 	}
