@@ -78,14 +78,16 @@ record any more, discard settles it without a delivery.`,
 	cmd.AddCommand(
 		p.deadSub("list CONFIG", "Print the dead letters of a config, and their number for "+
 			"each reason", p.deadList,
-			`List prints a line for each letter that was not replayed, newest last, and then the
-number of letters for each reason. It only reads, and may run beside penstock.
+			`List prints a line for each letter that was not replayed or discarded: route by route,
+and for each route in the order in which the letters were stored. Then it prints the
+number of these letters for each of the 20 most frequent reasons. It only reads, and may
+run beside penstock.
 
-With --json it prints one object per letter, then one with "ok".`),
-		p.deadSub("show CONFIG ID...", "Print dead letters in full, with their records", p.deadShow,
+With --json it prints one object per letter, then one with "ok", and no reasons.`),
+		p.deadSub("show CONFIG [ID]...", "Print dead letters in full, with their records", p.deadShow,
 			`Show prints letters with all of their metadata and their records. Control bytes are
 escaped, so that a record cannot control the terminal. Without an ID, it prints all
-letters.
+letters that were not replayed or discarded.
 
 With --json it prints one object per letter, with the record, then one with "ok".`),
 		p.deadSub("replay CONFIG", "Deliver dead letters again", p.deadReplay,
@@ -135,7 +137,7 @@ func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, 
 			"needed if there is no filter")
 		cmd.Example = strings.Replace(cmd.Example, "discard p", "discard --all p", 1)
 	default:
-		cmd.Flags().BoolVar(&f.all, "all", false, "include replayed letters")
+		cmd.Flags().BoolVar(&f.all, "all", false, "include letters that were replayed or discarded")
 	}
 	if name == "show" {
 		cmd.Example += "\n  penstock dead show penstock.yaml 2f1c9b7a04d35e68:1048576"
