@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -458,16 +457,6 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 // characters, characters that change the text direction, and bytes that are not UTF-8. It uses the
 // escapes of a quoted Go string, so it also doubles each backslash.
 func escaped(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		text := s[i : i+size]
-		i += size
-		if text != `"` {
-			text = strconv.Quote(text)
-			text = text[1 : len(text)-1]
-		}
-		b.WriteString(text)
-	}
-	return b.String()
+	quoted := strconv.Quote(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
