@@ -83,7 +83,8 @@ number of these letters for each of the 20 most frequent reasons. It only reads,
 run beside penstock.
 
 With --json it prints one object per letter, then one with "ok", and no reasons.`),
-		p.deadSub("show CONFIG [ID]...", "Print dead letters in full, with their records", p.deadShow,
+		p.deadSub("show CONFIG [ID]...", "Print dead letters in full, with their records",
+			p.deadShow,
 			`Show prints letters with all of their metadata and their records. Control bytes are
 escaped, so that a record cannot control the terminal. Without an ID, it prints all
 letters that were not replayed or discarded.
@@ -179,13 +180,11 @@ type deadRoute struct {
 
 func (f *deadFlags) routes(c *config.Config) (out []deadRoute, err error) {
 	var names []string
-	for _, p := range c.Pipelines {
-		for _, r := range p.Routes {
-			name := p.Name + "/" + r.Name
-			names = append(names, name)
-			if f.route == "" || f.route == name || f.route == p.Name {
-				out = append(out, deadRoute{p, r})
-			}
+	for p, r := range c.Routes() {
+		name := p.Name + "/" + r.Name
+		names = append(names, name)
+		if f.route == "" || f.route == name || f.route == p.Name {
+			out = append(out, deadRoute{*p, *r})
 		}
 	}
 	if len(out) == 0 {
@@ -345,14 +344,12 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 // routes, but belong to none of these routes. A renamed route leaves such a file.
 func otherLetters(c *config.Config) (paths []string, err error) {
 	own, folders := make(map[string]bool), make(map[string]bool)
-	for _, p := range c.Pipelines {
-		for _, r := range p.Routes {
-			path, err := filepath.Abs(pipeline.LettersPath(p, r)) // two forms may name one folder
-			if err != nil {
-				return nil, fmt.Errorf("dead letters: %w", err)
-			}
-			own[path], folders[filepath.Dir(path)] = true, true
+	for p, r := range c.Routes() {
+		path, err := filepath.Abs(pipeline.LettersPath(*p, *r)) // two forms may name one folder
+		if err != nil {
+			return nil, fmt.Errorf("dead letters: %w", err)
 		}
+		own[path], folders[filepath.Dir(path)] = true, true
 	}
 	for folder := range folders {
 		files, err := os.ReadDir(folder)

@@ -78,14 +78,11 @@ type RoutePlan struct {
 // RoutePlans returns the plans of the routes of all pipelines, in the order of the config.
 func (c *Config) RoutePlans() []RoutePlan {
 	var out []RoutePlan
-	for i := range c.Pipelines {
-		p := &c.Pipelines[i]
-		for j := range p.Routes {
-			root := mapping("pipeline", p.Name, "route", p.Routes[j].Name)
-			add(root, "source", p.Source.plan())
-			root.Content = append(root.Content, p.Routes[j].plan().Content...)
-			out = append(out, RoutePlan{p.Name, p.Routes[j].Name, root})
-		}
+	for p, r := range c.Routes() {
+		root := mapping("pipeline", p.Name, "route", r.Name)
+		add(root, "source", p.Source.plan())
+		root.Content = append(root.Content, r.plan().Content...)
+		out = append(out, RoutePlan{p.Name, r.Name, root})
 	}
 	return out
 }
