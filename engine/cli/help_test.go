@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,10 +12,11 @@ import (
 func TestHelpNamesExceptions(t *testing.T) {
 	for command, wants := range map[string][]string{
 		"buffer skip": {"refused unless --intact is given", "Each route counts"},
-		"dead list":   {"not replayed or discarded: route by route", "20 most frequent reasons", "no reasons"},
-		"dead show":   {"[ID]...", "all letters that were not replayed or discarded"},
-		"status":      {"stopped, drains or restarts", "misconfigured while data waits", "16 MiB"},
-		"version":     {"pseudo-version", "devel if the build did not record the commit"},
+		"dead list": {"not replayed or discarded: route by route", "20 most frequent reasons",
+			"no reasons"},
+		"dead show": {"[ID]...", "all letters that were not replayed or discarded"},
+		"status":    {"stopped, drains or restarts", "misconfigured while data waits", "16 MiB"},
+		"version":   {"pseudo-version", "devel if the build did not record the commit"},
 	} {
 		got := realProgram().try(t, append(strings.Fields(command), "--help")...)
 		text := strings.Join(strings.Fields(got.out), " ")
@@ -42,8 +44,9 @@ func TestDeadListOrder(t *testing.T) {
       y: { sink: { file: { path: y.log } } }
 `)
 	letter := func(route, id, at string) string {
-		return `{"version":1,"id":"` + id + `","time":"2026-01-02T03:0` + at + `:00Z","pipeline":"p","route":"` + route +
-			`","reason":"no","file":"a.log","position":"1","attempts":1,"worker":"w","record":"r"}` + "\n"
+		return fmt.Sprintf(`{"version":1,"id":%q,"time":"2026-01-02T03:0%s:00Z","pipeline":"p",`+
+			`"route":%q,"reason":"no","file":"a.log","position":"1","attempts":1,"worker":"w",`+
+			`"record":"r"}`+"\n", id, at, route)
 	}
 	for route, text := range map[string]string{
 		"x": letter("x", "1", "5") + letter("x", "2", "4"), "y": letter("y", "3", "1"),

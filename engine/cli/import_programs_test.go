@@ -330,8 +330,8 @@ sinks: { out: { type: file, inputs: [in], path: out/all.log, encoding: { codec: 
 	}
 }
 
-// TestImportVectorUnreadable checks an import that cannot read a directory with logs. It must import
-// the other positions, report the directory and a remedy, and end with exit code 1.
+// TestImportVectorUnreadable checks an import that cannot read a directory with logs. It must
+// import the other positions, report the directory and a remedy, and end with exit code 1.
 func TestImportVectorUnreadable(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "vector.yaml", `data_dir: data
@@ -350,7 +350,8 @@ sinks: { out: { type: file, inputs: [in], path: out/all.log, encoding: { codec: 
 	}
 	for _, want := range []string{
 		"penstock: import vector: files that could not be read have no position",
-		"delete penstock.yaml and " + filepath.Join(here, "state") + ", and import as a user that can read them",
+		"delete penstock.yaml and " + filepath.Join(here, "state") +
+			", and import as a user that can read them",
 		"logs/app.log.1: not a directory",
 	} {
 		if !strings.Contains(got.stderr, want) {

@@ -36,10 +36,10 @@ func (a *Admin) Equal(other *Admin) bool {
 		(!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
 }
 
-// sameValue reports whether two values of an option are equal. It compares their descriptions, so it
-// ignores fields that a config cannot set. These are derived from the other fields and may differ
-// although the options are equal, for example two compilations of the same expression. A struct
-// without fields that a config can set is compared as a whole.
+// sameValue reports whether two values of an option are equal. It compares their descriptions, and
+// thus ignores fields that a config cannot set. These are derived from the other fields and may
+// differ although the options are equal, for example two compilations of the same expression. A
+// struct without fields that a config can set is compared as a whole.
 func sameValue(a, b reflect.Value) bool {
 	switch {
 	case !a.IsValid() || !b.IsValid():

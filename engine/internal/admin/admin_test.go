@@ -148,17 +148,19 @@ func TestCommandLine(t *testing.T) {
 		args []string
 		want string // arguments separated by spaces
 	}{
-		{[]string{"penstock", "run", "--once", "penstock.yaml"}, "penstock run --once penstock.yaml"},
+		{[]string{"penstock", "run", "p.yaml"}, "penstock run p.yaml"},
 		{[]string{"penstock", "run", "-c", "s3cret"}, "penstock run -c ***"},
 		{[]string{"penstock", "run", "--once", "-cs3cret: x"}, "penstock run --once -c***"},
 		{[]string{"penstock", "run", "-c=s3cret"}, "penstock run -c***"},
-		{[]string{"penstock", "run", "--config", "a: s3cret", "--json"}, "penstock run --config *** --json"},
+		{[]string{"penstock", "run", "--config", "a: s3cret", "--json"},
+			"penstock run --config *** --json"},
 		{[]string{"penstock", "run", "--config=a: s3cret"}, "penstock run --config=***"},
 		{[]string{"penstock", "worker", "--registry", "nats://u:s3cret@a:4222"},
 			"penstock worker --registry nats://***@a:4222"},
 	} {
 		os.Args = c.args
-		code, text := get(handler(t, Options{Pprof: true}), "http://127.0.0.1/debug/pprof/cmdline", nil)
+		h := handler(t, Options{Pprof: true})
+		code, text := get(h, "http://127.0.0.1/debug/pprof/cmdline", nil)
 		if got := strings.ReplaceAll(text, "\x00", " "); code != 200 || got != c.want {
 			t.Errorf("%q: %d %q, want %q", c.args, code, got, c.want)
 		}

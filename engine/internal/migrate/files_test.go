@@ -27,7 +27,9 @@ func (c closedFS) OpenDir(path string) (vfs.Dir, error) {
 // if it may contain such files.
 func TestMatching(t *testing.T) {
 	base := t.TempDir()
-	for _, name := range []string{"a.log", "a.gz", "b/c/d.log", "closed/e.log", "x*y/f.log", "xzy/g.log"} {
+	for _, name := range []string{
+		"a.log", "a.gz", "b/c/d.log", "closed/e.log", "x*y/f.log", "xzy/g.log",
+	} {
 		path := filepath.Join(base, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)

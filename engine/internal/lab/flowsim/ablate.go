@@ -204,8 +204,8 @@ func batchRecords() (rows []Row) {
 	return rows
 }
 
-// simulate runs the scenarios of the rows. A scenario may begin with a line that names an algorithm.
-// simulate then uses this algorithm instead of that of the row.
+// simulate runs the scenarios of the rows. A scenario may begin with a line that names an
+// algorithm. simulate then uses this algorithm instead of that of the row.
 func simulate(ctx context.Context, x *Experiment, first uint64, seeds int) error {
 	var plans []Plan
 	for _, r := range x.Rows {

@@ -28,8 +28,8 @@ type Panel struct {
 	Bars   []Bar  // horizontal bars, from top to bottom
 }
 
-// Span is a range of the horizontal axis, such as the time of an event. If its ends are equal, it is
-// drawn as a line.
+// Span is a range of the horizontal axis, such as the time of an event. If its ends are equal, it
+// is drawn as a line.
 type Span struct {
 	From, To float64
 	Label    string

@@ -23,8 +23,8 @@ func sample() plot.Figure {
 			{
 				Title: "lines", X: plot.Axis{Label: "step", Whole: true},
 				Y: plot.Axis{Label: "wait", Time: true},
-				Spans: []plot.Span{{From: 1, To: 2, Label: "outage"}, {From: 3, To: 3, Label: "restart"},
-					{From: 9, To: 10, Label: "outside"}},
+				Spans: []plot.Span{{From: 1, To: 2, Label: "outage"},
+					{From: 3, To: 3, Label: "restart"}, {From: 9, To: 10, Label: "outside"}},
 				Series: []plot.Series{
 					{Name: "range", Shape: plot.Band, X: x, Y: []float64{1, 2, 4, 8, 8},
 						Low: []float64{0, 0, 0, 0, 0}},
