@@ -101,8 +101,9 @@ func (c bufferCommands) skipCommand() *cobra.Command {
 		Use:   "skip CONFIG FROM[-TO]",
 		Short: "Skip corrupt envelopes",
 		Long: `Skip makes all routes continue after envelopes that are corrupt or missing. Their
-records are lost. The decision is stored in the state directory. The next run logs each
-skipped envelope and counts it in buffer_skipped. Intact envelopes are refused.`,
+records are lost. The decision is stored in the state directory. The next run logs the
+skipped envelopes. Each route counts each of them in buffer_skipped. Intact envelopes are
+refused unless --intact is given.`,
 		Example: `  penstock buffer skip penstock.yaml 17
   penstock buffer skip penstock.yaml 17-19`,
 		Args: numbered,

@@ -263,10 +263,9 @@ func positionText(p stream.Position) string {
 // printable returns s, or a quoted Go string if s has characters that are not printable. Otherwise
 // text from a source or receiver could control the terminal.
 func printable(s string) string {
-	for _, r := range s {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return strconv.Quote(s)
-		}
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
+	if strings.ContainsFunc(s, hidden) {
+		return strconv.Quote(s)
 	}
 	return s
 }

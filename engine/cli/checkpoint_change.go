@@ -236,26 +236,19 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	if c.found && !c.set {
 		total, letters = 0, 0
 	}
+	var b strings.Builder
 	if letters > 0 {
-		if _, err := fmt.Fprintf(w, "%s: %d dead letters count as not replayed\n",
-			c.route, letters); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s: %d dead letters count as not replayed\n", c.route, letters)
 	}
 	if waited > 0 {
-		if _, err := fmt.Fprintf(w, "%s: removed %d records that were waiting for a retry\n",
-			c.route, waited); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s: removed %d records that were waiting for a retry\n", c.route, waited)
 	}
 	if c.found {
-		if _, err := fmt.Fprintf(w, "%s: the next start accepts the output in its current state\n",
-			c.route); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s: the next start accepts the output in its current state\n", c.route)
 	}
-	_, err = fmt.Fprintf(w, "%s: changed the progress of %s; the previous checkpoint is kept as %s\n",
+	fmt.Fprintf(&b, "%s: changed the progress of %s; the previous checkpoint is kept as %s\n",
 		c.route, count(int64(total), "partition"), copied)
+	_, err = io.WriteString(w, b.String())
 	return err
 }
 

@@ -17,22 +17,18 @@ import (
 // config or state directory. For a state directory, and for a route that the config does not have,
 // lettersPath returns the default path.
 func lettersPath(p *program, path, route string) (string, error) {
+	name, route, _ := strings.Cut(route, "/")
 	state := path
 	if !isState(path) {
 		c, err := engine.Load(path, p.components...)
 		if err != nil {
 			return "", err
 		}
-		for _, p := range c.Pipelines {
-			for _, r := range p.Routes {
-				if p.Name+"/"+r.Name == route {
-					return pipeline.LettersPath(p, r), nil
-				}
-			}
+		if of, r, err := c.Route(name, route); err == nil {
+			return pipeline.LettersPath(*of, *r), nil
 		}
 		state = c.State
 	}
-	name, route, _ := strings.Cut(route, "/")
 	return filepath.Join(state, "dead", deadletter.FileName(name, route)), nil
 }
 

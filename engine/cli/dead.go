@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -78,14 +77,17 @@ record any more, discard settles it without a delivery.`,
 	cmd.AddCommand(
 		p.deadSub("list CONFIG", "Print the dead letters of a config, and their number for "+
 			"each reason", p.deadList,
-			`List prints a line for each letter that was not replayed, newest last, and then the
-number of letters for each reason. It only reads, and may run beside penstock.
+			`List prints a line for each letter that was not replayed or discarded: route by route,
+and for each route in the order in which the letters were stored. Then it prints the
+number of these letters for each of the 20 most frequent reasons. It only reads, and may
+run beside penstock.
 
-With --json it prints one object per letter, then one with "ok".`),
-		p.deadSub("show CONFIG ID...", "Print dead letters in full, with their records", p.deadShow,
+With --json it prints one object per letter, then one with "ok", and no reasons.`),
+		p.deadSub("show CONFIG [ID]...", "Print dead letters in full, with their records",
+			p.deadShow,
 			`Show prints letters with all of their metadata and their records. Control bytes are
 escaped, so that a record cannot control the terminal. Without an ID, it prints all
-letters.
+letters that were not replayed or discarded.
 
 With --json it prints one object per letter, with the record, then one with "ok".`),
 		p.deadSub("replay CONFIG", "Deliver dead letters again", p.deadReplay,
@@ -135,7 +137,7 @@ func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, 
 			"needed if there is no filter")
 		cmd.Example = strings.Replace(cmd.Example, "discard p", "discard --all p", 1)
 	default:
-		cmd.Flags().BoolVar(&f.all, "all", false, "include replayed letters")
+		cmd.Flags().BoolVar(&f.all, "all", false, "include letters that were replayed or discarded")
 	}
 	if name == "show" {
 		cmd.Example += "\n  penstock dead show penstock.yaml 2f1c9b7a04d35e68:1048576"
@@ -178,13 +180,11 @@ type deadRoute struct {
 
 func (f *deadFlags) routes(c *config.Config) (out []deadRoute, err error) {
 	var names []string
-	for _, p := range c.Pipelines {
-		for _, r := range p.Routes {
-			name := p.Name + "/" + r.Name
-			names = append(names, name)
-			if f.route == "" || f.route == name || f.route == p.Name {
-				out = append(out, deadRoute{p, r})
-			}
+	for p, r := range c.Routes() {
+		name := p.Name + "/" + r.Name
+		names = append(names, name)
+		if f.route == "" || f.route == name || f.route == p.Name {
+			out = append(out, deadRoute{*p, *r})
 		}
 	}
 	if len(out) == 0 {
@@ -345,14 +345,12 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 // routes, but belong to none of these routes. A renamed route leaves such a file.
 func otherLetters(c *config.Config) (paths []string, err error) {
 	own, folders := make(map[string]bool), make(map[string]bool)
-	for _, p := range c.Pipelines {
-		for _, r := range p.Routes {
-			path, err := filepath.Abs(pipeline.LettersPath(p, r)) // two forms may name one folder
-			if err != nil {
-				return nil, fmt.Errorf("dead letters: %w", err)
-			}
-			own[path], folders[filepath.Dir(path)] = true, true
+	for p, r := range c.Routes() {
+		path, err := filepath.Abs(pipeline.LettersPath(*p, *r)) // two forms may name one folder
+		if err != nil {
+			return nil, fmt.Errorf("dead letters: %w", err)
 		}
+		own[path], folders[filepath.Dir(path)] = true, true
 	}
 	for folder := range folders {
 		files, err := os.ReadDir(folder)
@@ -457,16 +455,6 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 // characters, characters that change the text direction, and bytes that are not UTF-8. It uses the
 // escapes of a quoted Go string, so it also doubles each backslash.
 func escaped(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		text := s[i : i+size]
-		i += size
-		if text != `"` {
-			text = strconv.Quote(text)
-			text = text[1 : len(text)-1]
-		}
-		b.WriteString(text)
-	}
-	return b.String()
+	quoted := strconv.Quote(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }

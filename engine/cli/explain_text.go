@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -94,14 +93,13 @@ func oneJSON(s *explain.Summary, w *explain.Worker) explainedWorker {
 }
 
 func explainAllJSON(out io.Writer, r *explain.Route, at time.Duration) error {
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
 	for i := range r.Workers {
-		if err := enc.Encode(workerJSON(r, &r.Workers[i], at)); err != nil {
+		if err := writeResult(out, workerJSON(r, &r.Workers[i], at)); err != nil {
 			return err
 		}
 	}
-	return enc.Encode(explainedRoute{true, r.Name, at.Seconds(), len(r.Workers), r.Waiting, r.HeldWords()})
+	return writeResult(out, explainedRoute{true, r.Name, at.Seconds(), len(r.Workers), r.Waiting,
+		r.HeldWords()})
 }
 
 func explainAllText(out io.Writer, r *explain.Route, when string) error {

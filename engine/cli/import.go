@@ -206,7 +206,7 @@ func (f *importFlags) run(cmd *cobra.Command, path string) error {
 	if err := f.write(cmd.OutOrStdout(), r.Config); err != nil {
 		return err
 	}
-	carried, err := f.carry(&r)
+	carried, unreadable, err := f.carry(&r)
 	if err != nil {
 		return err
 	}
@@ -214,10 +214,10 @@ func (f *importFlags) run(cmd *cobra.Command, path string) error {
 		return err
 	}
 	if !r.Runnable {
-		return fmt.Errorf("%s: %s: a source or sink in it is not converted (see above): complete "+
+		err = fmt.Errorf("%s: %s: a source or sink in it is not converted (see above): complete "+
 			"the config, then run penstock validate on it", f.name(), path)
 	}
-	return nil
+	return errors.Join(err, unreadable)
 }
 
 func (f *importFlags) read(path string) (string, error) {

@@ -14,12 +14,13 @@ import (
 )
 
 // carry makes a checkpoint for the new config from the read positions of the program that is
-// replaced. It adds notes about the positions to r, and returns the number of files that resume at
-// a position or were finished. It writes no checkpoint and returns 0 in three cases: --out is not
-// set, a checkpoint exists already, or there are no positions to import.
-func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
+// replaced. It adds notes about the positions to r. files is the number of files that resume at a
+// position or were finished. unreadable is the error of files without a position because they could
+// not be read. carry writes no checkpoint and returns 0 in three cases: --out is not set, a
+// checkpoint exists already, or there are no positions to import.
+func (f *importFlags) carry(r *migrate.Result) (files int, unreadable, err error) {
 	if len(r.Progress) == 0 {
-		return 0, nil
+		return 0, nil, nil
 	}
 	notImported := func(why string) {
 		for _, p := range r.Progress {
@@ -31,36 +32,42 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	if f.out == "" {
 		notImported("the stored positions are imported with --out only, into a checkpoint beside " +
 			"the config")
-		return 0, nil
+		return 0, nil, nil
 	}
 	folder, err := filepath.Abs(filepath.Dir(f.out))
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", f.name(), err)
+		return 0, nil, fmt.Errorf("%s: %w", f.name(), err)
 	}
 	state := filepath.Join(folder, "state")
 	if _, err := os.Lstat(filepath.Join(state, checkpoint.Name)); err == nil {
 		notImported("the checkpoint in " + state + " already exists: the stored positions are " +
 			"not imported")
-		return 0, nil
+		return 0, nil, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("%s: %w", f.name(), err)
+		return 0, nil, fmt.Errorf("%s: %w", f.name(), err)
 	}
 	carried, begun := make([]migrate.Carried, len(r.Progress)), 0
 	for i, p := range r.Progress {
 		if carried[i], err = p.Carry(osfs.New(), folder); err != nil {
-			return 0, f.withoutPositions(fmt.Errorf("stored positions of %s: %w", p.Pipeline, err))
+			return 0, nil, f.withoutPositions(fmt.Errorf("stored positions of %s: %w", p.Pipeline, err))
 		}
 		r.Notes = append(r.Notes, carried[i].Notes...)
 		files += len(carried[i].Marks)
 		begun += len(carried[i].Begun)
+		unreadable = errors.Join(unreadable, carried[i].Unreadable)
 	}
-	if files+begun == 0 {
-		return 0, nil
+	if unreadable != nil {
+		unreadable = fmt.Errorf("%s: files that could not be read have no position in the "+
+			"checkpoint, so the option start applies to them; to import their positions, delete "+
+			"%s and %s, and import as a user that can read them: %w", f.name(), f.out, state,
+			unreadable)
 	}
-	if err := keepMarks(osfs.New(), state, r.Progress, carried); err != nil {
-		return 0, f.withoutPositions(err)
+	if files+begun > 0 {
+		if err := keepMarks(osfs.New(), state, r.Progress, carried); err != nil {
+			return 0, nil, f.withoutPositions(err)
+		}
 	}
-	return files, nil
+	return files, unreadable, nil
 }
 
 // withoutPositions returns the error of an import that has written the config, and no positions.

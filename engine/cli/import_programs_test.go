@@ -330,6 +330,36 @@ sinks: { out: { type: file, inputs: [in], path: out/all.log, encoding: { codec: 
 	}
 }
 
+// TestImportVectorUnreadable checks an import that cannot read a directory with logs. It must
+// import the other positions, report the directory and a remedy, and end with exit code 1.
+func TestImportVectorUnreadable(t *testing.T) {
+	here := logs(t)
+	writeFile(t, "vector.yaml", `data_dir: data
+sources: { in: { type: file, include: ["./logs/app.log", "./logs/app.log.1/*.log"] } }
+sinks: { out: { type: file, inputs: [in], path: out/all.log, encoding: { codec: text } } }
+`)
+	writeFile(t, "data/in/checkpoints.json", fmt.Sprintf(`{"version":"1","checkpoints":[
+		{"fingerprint":{"dev_inode":[%d,%d]},"position":1,"modified":"2026-01-02T03:04:05Z"}]}`,
+		device(t, "logs/app.log"), inode(t, "logs/app.log")))
+	got := realProgram().try(t, "import", "vector", "vector.yaml", "--out", "penstock.yaml")
+	if _, err := os.Stat("state/checkpoint.log"); err != nil {
+		t.Error(err)
+	}
+	if got.code != exitUnfinished {
+		t.Errorf("exit code %d", got.code)
+	}
+	for _, want := range []string{
+		"penstock: import vector: files that could not be read have no position",
+		"delete penstock.yaml and " + filepath.Join(here, "state") +
+			", and import as a user that can read them",
+		"logs/app.log.1: not a directory",
+	} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("no %q in %s", want, got.stderr)
+		}
+	}
+}
+
 // ecma182 computes CRC-64/ECMA-182 by long division, independently of the importer's
 // implementation.
 func ecma182(text string) uint64 {

@@ -143,27 +143,25 @@ func (p parkedCommands) each(
 		return err
 	}
 	var parking []string
-	for _, pipe := range c.Pipelines {
-		for _, route := range pipe.Routes {
-			name := pipe.Name + "/" + route.Name
-			options, ok := route.Sink.Options.(stream.ParkingOptions)
-			if !ok {
-				continue
-			}
-			if parking = append(parking, name); f.route != "" && f.route != name {
-				continue
-			}
-			dir := filepath.FromSlash(pipeline.SinkDir(pipe.Name, route.Name))
-			store, err := options.OpenDeliveries(ctx, filepath.Join(c.State, dir))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(take(name, store), store.Close()); err != nil {
-				return err
-			}
+	for pipe, route := range c.Routes() {
+		name := pipe.Name + "/" + route.Name
+		options, ok := route.Sink.Options.(stream.ParkingOptions)
+		if !ok {
+			continue
+		}
+		if parking = append(parking, name); f.route != "" && f.route != name {
+			continue
+		}
+		dir := filepath.FromSlash(pipeline.SinkDir(pipe.Name, route.Name))
+		store, err := options.OpenDeliveries(ctx, filepath.Join(c.State, dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(take(name, store), store.Close()); err != nil {
+			return err
 		}
 	}
 	switch {

@@ -115,13 +115,12 @@ func (c coverage) add(route string, steps []trial.Step) {
 // unchanged returns the names of the processors that have changed no record.
 func (c coverage) unchanged(cfg *config.Config) []string {
 	out := []string{}
-	for _, p := range cfg.Pipelines {
-		for _, r := range p.Routes {
-			counts := c[p.Name+"/"+r.Name]
-			for i, u := range r.Processors {
-				if i >= len(counts) || counts[i] == 0 {
-					out = append(out, fmt.Sprintf("%s/%s: %d %s", p.Name, r.Name, i+1, u.Component.Name))
-				}
+	for p, r := range cfg.Routes() {
+		counts := c[p.Name+"/"+r.Name]
+		for i, u := range r.Processors {
+			if i >= len(counts) || counts[i] == 0 {
+				out = append(out,
+					fmt.Sprintf("%s/%s: %d %s", p.Name, r.Name, i+1, u.Component.Name))
 			}
 		}
 	}

@@ -185,12 +185,10 @@ func (p *program) config(args []string, f runFlags) (engine.Config, error) {
 
 // writesStdout reports whether a sink of the config writes to standard output.
 func writesStdout(c *engine.Config) bool {
-	for _, pipeline := range c.Pipelines {
-		for _, r := range pipeline.Routes {
-			if user, ok := r.Sink.Options.(stream.ExclusiveUser); ok &&
-				slices.Contains(user.Exclusive(), stream.StandardOutput) {
-				return true
-			}
+	for _, r := range c.Routes() {
+		if user, ok := r.Sink.Options.(stream.ExclusiveUser); ok &&
+			slices.Contains(user.Exclusive(), stream.StandardOutput) {
+			return true
 		}
 	}
 	return false

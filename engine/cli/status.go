@@ -44,9 +44,10 @@ With --tree it shows every part of the process by its name: the time in its stat
 number of restarts, and the last failure.
 With --cluster it shows which process runs each pipeline that a cluster shares.
 
-The exit code is 1 if nothing responds, or if the process is not ready (a route
-stopped, a worker is misconfigured, no batch has settled for a minute while data waits,
-or the disk is full). Then it prints the reason.`,
+The exit code is 1 if nothing responds, or if the process is not ready. Then it prints
+the reasons. Examples: a route has stopped, drains or restarts; a worker is misconfigured
+while data waits; no batch has settled for a minute while data waits; fewer than 16 MiB
+are free on the disk. docs/operating.md lists all reasons.`,
 		Example: `  penstock status /etc/penstock.yaml
   penstock status --tree 127.0.0.1:7070
   penstock status --json penstock.yaml | jq '.routes[].workers[] | {name, state}'`,

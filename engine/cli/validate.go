@@ -96,11 +96,9 @@ func (p *program) validate(cmd *cobra.Command, path string, asJSON bool) error {
 // fromEnvironment returns the settings that processors and sinks take from the environment, each
 // with its route.
 func fromEnvironment(f *config.Config) (all []string) {
-	for _, p := range f.Pipelines {
-		for i := range p.Routes {
-			for _, line := range p.Routes[i].FromEnvironment() {
-				all = append(all, p.Name+"/"+p.Routes[i].Name+": "+line)
-			}
+	for p, r := range f.Routes() {
+		for _, line := range r.FromEnvironment() {
+			all = append(all, p.Name+"/"+r.Name+": "+line)
 		}
 	}
 	return all

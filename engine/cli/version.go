@@ -11,7 +11,7 @@ import (
 
 // versionResult is the line of `version --json`.
 type versionResult struct {
-	Version  string `json:"version"`            // "devel" if the build has no version
+	Version  string `json:"version"`            // "devel" if the build recorded none
 	Revision string `json:"revision,omitempty"` // commit, if the build recorded it
 	Time     string `json:"time,omitempty"`     // time of the commit
 	Modified bool   `json:"modified"`           // the checkout had uncommitted changes
@@ -25,8 +25,9 @@ func versionCommand() *cobra.Command {
 		Use:   "version [--json]",
 		Short: "Print version, commit and platform",
 		Long: `Version prints the release, commit, Go version and platform of this program. Include
-it in every bug report. A build from a checkout prints devel, and the commit if the
-build recorded it.`,
+it in every bug report. For a build from a checkout, the release is a pseudo-version
+of Go, such as v0.0.0-20261130165227-dda63a692247, or devel if the build did not record
+the commit. "changed" and +dirty mean that the checkout had uncommitted changes.`,
 		Example: "  penstock version --json",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {

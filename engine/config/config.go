@@ -11,6 +11,7 @@
 package config
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -32,6 +33,20 @@ type Config struct {
 	Pipelines []Pipeline // at least one, with distinct names
 	Notices   Errors     // advice about a valid config, such as former names of keys
 	Tests     []Test     // tests of processors; `penstock test` runs them, an engine ignores them
+}
+
+// Routes iterates over the routes of all pipelines, in the order of the config.
+func (c *Config) Routes() iter.Seq2[*Pipeline, *Route] {
+	return func(yield func(*Pipeline, *Route) bool) {
+		for i := range c.Pipelines {
+			p := &c.Pipelines[i]
+			for j := range p.Routes {
+				if !yield(p, &p.Routes[j]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Pipeline is a source and the routes that read it. A checkpoint belongs to the names of a pipeline

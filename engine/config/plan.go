@@ -24,7 +24,7 @@ func (c *Config) Plan() []byte {
 	add(root, "state", c.statePlan())
 	add(root, "admin", c.Admin.plan())
 	if c.Telemetry.On() {
-		add(root, "telemetry", describe(reflect.ValueOf(c.Telemetry), false))
+		add(root, "telemetry", describe(reflect.ValueOf(c.Telemetry), maskSecrets))
 	}
 	pipelines := mapping()
 	for i := range c.Pipelines {
@@ -78,14 +78,11 @@ type RoutePlan struct {
 // RoutePlans returns the plans of the routes of all pipelines, in the order of the config.
 func (c *Config) RoutePlans() []RoutePlan {
 	var out []RoutePlan
-	for i := range c.Pipelines {
-		p := &c.Pipelines[i]
-		for j := range p.Routes {
-			root := mapping("pipeline", p.Name, "route", p.Routes[j].Name)
-			add(root, "source", p.Source.plan())
-			root.Content = append(root.Content, p.Routes[j].plan().Content...)
-			out = append(out, RoutePlan{p.Name, p.Routes[j].Name, root})
-		}
+	for p, r := range c.Routes() {
+		root := mapping("pipeline", p.Name, "route", r.Name)
+		add(root, "source", p.Source.plan())
+		root.Content = append(root.Content, r.plan().Content...)
+		out = append(out, RoutePlan{p.Name, r.Name, root})
 	}
 	return out
 }
@@ -119,11 +116,11 @@ func (r *Route) plan() *yaml.Node {
 	}
 	add(n, "sink", r.Sink.plan())
 	for _, l := range r.Flow.limits() {
-		add(n, l.key, describe(reflect.ValueOf(*l.Limit), false))
+		add(n, l.key, describe(reflect.ValueOf(*l.Limit), maskSecrets))
 	}
 	unused := r.unused()
 	for _, part := range r.parts() {
-		value := describe(part.value, false)
+		value := describe(part.value, maskSecrets)
 		for _, key := range unused[part.key] {
 			remove(value, key)
 		}
@@ -169,41 +166,50 @@ func (u Use) plan() *yaml.Node {
 			options.Content = append(options.Content, m.plan())
 		}
 	} else if u.Options != nil {
-		options = describe(reflect.ValueOf(u.Options).Elem(), false)
+		options = describe(reflect.ValueOf(u.Options).Elem(), maskSecrets)
 	}
 	add(n, u.Component.Name, options)
 	return n
 }
 
-// describe returns an option as YAML. It masks a secret that is set.
-func describe(v reflect.Value, secret bool) *yaml.Node {
+// masking selects the values that describe replaces by a mask.
+type masking uint8
+
+const (
+	maskNone    masking = iota // for comparisons
+	maskSecrets                // secret options that are set, and secrets in URLs
+	maskAll                    // for a secret option
+)
+
+// describe returns an option as YAML.
+func describe(v reflect.Value, m masking) *yaml.Node {
 	t := v.Type()
 	switch {
 	case t == durationType:
-		return text(short(time.Duration(v.Int())), secret)
+		return text(short(time.Duration(v.Int())), m)
 	case t == sizeType:
-		return text(stream.Size(v.Int()).String(), secret)
+		return text(stream.Size(v.Int()).String(), m)
 	case t.Kind() == reflect.Pointer:
-		return describe(v.Elem(), secret)
-	case !hasItems(v) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		return describe(v.Elem(), m)
+	case !hasItems(v) && t.Implements(marshalerType):
 		out, err := v.Interface().(encoding.TextMarshaler).MarshalText()
 		if err == nil && (len(out) > 0 || !hasOptions(t)) { // no text form: a mapping
-			return text(string(out), secret)
+			return text(string(out), m)
 		}
 	}
 	if isPairs(t) {
-		return describePairs(v, secret)
+		return describePairs(v, m)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
 		if f, ok := listField(t); ok && hasItems(v) {
-			return describe(v.FieldByIndex(f.Index), secret)
+			return describe(v.FieldByIndex(f.Index), m)
 		}
-		return describeStruct(v, secret)
+		return describeStruct(v, m)
 	case reflect.Slice:
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 		for i := range v.Len() {
-			list.Content = append(list.Content, describe(v.Index(i), secret))
+			list.Content = append(list.Content, describe(v.Index(i), m))
 		}
 		return list
 	case reflect.Map:
@@ -213,23 +219,23 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 			return bytes.Compare([]byte(a.String()), []byte(b.String()))
 		})
 		for _, k := range keys {
-			add(n, k.String(), describe(v.MapIndex(k), secret))
+			add(n, k.String(), describe(v.MapIndex(k), m))
 		}
 		return n
 	case reflect.String:
-		return text(v.String(), secret)
+		return text(v.String(), m)
 	case reflect.Bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
 	case reflect.Float32, reflect.Float64:
-		return number("!!float", strconv.FormatFloat(v.Float(), 'g', -1, t.Bits()), secret)
+		return number("!!float", strconv.FormatFloat(v.Float(), 'g', -1, t.Bits()), m)
 	}
-	return number("!!int", fmt.Sprint(v.Interface()), secret)
+	return number("!!int", fmt.Sprint(v.Interface()), m)
 }
 
 // Text returns the value of an option as a plan writes it.
-func Text(v any) string { return describe(reflect.ValueOf(v), false).Value }
+func Text(v any) string { return describe(reflect.ValueOf(v), maskSecrets).Value }
 
-func describeStruct(v reflect.Value, secret bool) *yaml.Node {
+func describeStruct(v reflect.Value, m masking) *yaml.Node {
 	n := mapping()
 	keys, fields := fieldsOf(v.Type())
 	for _, key := range keys {
@@ -242,21 +248,28 @@ func describeStruct(v reflect.Value, secret bool) *yaml.Node {
 		if o.enum != nil && value.IsZero() { // an empty choice means that the key is not set
 			continue
 		}
-		add(n, key, describe(value, secret || o.secret))
+		masked := m
+		if o.secret && m != maskNone {
+			masked = maskAll
+		}
+		add(n, key, describe(value, masked))
 	}
 	return n
 }
 
-func text(s string, secret bool) *yaml.Node {
-	if secret && s != "" {
+func text(s string, m masking) *yaml.Node {
+	switch {
+	case m == maskAll && s != "":
 		s = stream.Masked
+	case m == maskSecrets:
+		s = maskURLs(s)
 	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: maskURLs(s)}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
 
-func number(tag, s string, secret bool) *yaml.Node {
-	if secret {
-		return text(stream.Masked, false)
+func number(tag, s string, m masking) *yaml.Node {
+	if m == maskAll {
+		return text(s, m)
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: s}
 }
@@ -265,7 +278,7 @@ func number(tag, s string, secret bool) *yaml.Node {
 func mapping(pairs ...string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		add(n, pairs[i], text(pairs[i+1], false))
+		add(n, pairs[i], text(pairs[i+1], maskSecrets))
 	}
 	return n
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -134,6 +135,34 @@ func TestAccess(t *testing.T) {
 	} {
 		if code, text := get(handler(t, c.o), c.url, c.change); code != c.want {
 			t.Errorf("%s: %d, want %d: %.80s", c.name, code, c.want, text)
+		}
+	}
+}
+
+// TestCommandLine checks that the page with the command line does not show the text of a config or
+// the password in a URL.
+func TestCommandLine(t *testing.T) {
+	before := os.Args
+	t.Cleanup(func() { os.Args = before })
+	for _, c := range []struct {
+		args []string
+		want string // arguments separated by spaces
+	}{
+		{[]string{"penstock", "run", "p.yaml"}, "penstock run p.yaml"},
+		{[]string{"penstock", "run", "-c", "s3cret"}, "penstock run -c ***"},
+		{[]string{"penstock", "run", "--once", "-cs3cret: x"}, "penstock run --once -c***"},
+		{[]string{"penstock", "run", "-c=s3cret"}, "penstock run -c***"},
+		{[]string{"penstock", "run", "--config", "a: s3cret", "--json"},
+			"penstock run --config *** --json"},
+		{[]string{"penstock", "run", "--config=a: s3cret"}, "penstock run --config=***"},
+		{[]string{"penstock", "worker", "--registry", "nats://u:s3cret@a:4222"},
+			"penstock worker --registry nats://***@a:4222"},
+	} {
+		os.Args = c.args
+		h := handler(t, Options{Pprof: true})
+		code, text := get(h, "http://127.0.0.1/debug/pprof/cmdline", nil)
+		if got := strings.ReplaceAll(text, "\x00", " "); code != 200 || got != c.want {
+			t.Errorf("%q: %d %q, want %q", c.args, code, got, c.want)
 		}
 	}
 }

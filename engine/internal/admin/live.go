@@ -3,6 +3,7 @@ package admin
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -98,7 +99,7 @@ func (s *Server) level(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusNotFound, "this program has no adjustable log level\n")
 		return
 	}
-	writeJSON(w, http.StatusOK, logLevel{levelName(s.o.LogLevel.Level())})
+	writeJSON(w, http.StatusOK, logLevel{strings.ToLower(s.o.LogLevel.Level().String())})
 }
 
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {

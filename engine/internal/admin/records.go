@@ -26,15 +26,6 @@ const (
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo,
 	"warn": slog.LevelWarn, "error": slog.LevelError}
 
-func levelName(l slog.Level) string {
-	for name, level := range levels {
-		if level == l {
-			return name
-		}
-	}
-	return l.String()
-}
-
 // LetterQuery selects dead letters of a route.
 type LetterQuery struct {
 	Pipeline, Route string

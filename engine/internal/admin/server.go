@@ -25,6 +25,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,7 +171,9 @@ func (s *Server) Handler() http.Handler {
 	s.deliveryPages(pages)
 	if s.o.Pprof {
 		pages.HandleFunc("GET /debug/pprof/", pprof.Index)
-		pages.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		pages.HandleFunc("GET /debug/pprof/cmdline", func(w http.ResponseWriter, _ *http.Request) {
+			reply(w, http.StatusOK, commandLine(os.Args))
+		})
 		pages.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		pages.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		pages.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
@@ -192,6 +195,24 @@ func (s *Server) Handler() http.Handler {
 	open.Handle("GET "+apiDeliveries+"/{key}", s.ownDelivery(s.private(pages)))
 	open.Handle("/", s.private(pages))
 	return s.rightHost(http.NewCrossOriginProtection().Handler(open))
+}
+
+// commandLine returns the arguments of a process, separated by NUL, as pprof.Cmdline does. It masks
+// the text of a config and the passwords in URLs.
+func commandLine(args []string) string {
+	var out []string
+	for i, arg := range args {
+		switch {
+		case i > 0 && (args[i-1] == "-c" || args[i-1] == "--config"):
+			arg = "***"
+		case strings.HasPrefix(arg, "--config="):
+			arg = "--config=***"
+		case strings.HasPrefix(arg, "-c") && arg != "-c":
+			arg = "-c***"
+		}
+		out = append(out, stream.MaskURLs(arg))
+	}
+	return strings.Join(out, "\x00")
 }
 
 func reply(w http.ResponseWriter, status int, text string) {

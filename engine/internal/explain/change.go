@@ -5,6 +5,7 @@ package explain
 import (
 	"fmt"
 
+	"github.com/penstock-io/penstock/engine/internal/table"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 )
@@ -91,7 +92,7 @@ func (r *Route) windowChanges(w *Worker) []string {
 	shrink := "it shrinks by one per round when more batches queue there, and by up to half " +
 		"when an attempt fails or is overdue"
 	room := fmt.Sprintf("a round is about %s responses; a faster worker, or more workers behind "+
-		"it, gives it room", figure(max(1, w.Window)))
+		"it, gives it room", table.Number(max(1, w.Window)))
 	if r.grown(w) {
 		return []string{"it is at its maximum: raise `flow.max`"}
 	}

@@ -18,9 +18,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/internal/table"
 	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Route is the state of a route's flow control at one moment.
@@ -82,17 +84,17 @@ func (r *Route) GateWords(w *Worker) string {
 		if float64(w.InFlight) < math.Floor(w.Window) {
 			return fmt.Sprintf("%s in flight, and the next one must wait although the window is "+
 				"%s: they are large, the worker refused more, or workers share a bottleneck",
-				batches, figure(w.Window))
+				batches, table.Number(w.Window))
 		}
 		return fmt.Sprintf("%s in flight, the limit of the window of %s; the next batch is sent "+
 			"after a response",
-			batches, figure(w.Window))
+			batches, table.Number(w.Window))
 	case "credit":
 		return fmt.Sprintf("%s in flight, as many as the worker has advertised to accept",
 			batches)
 	case "rate":
 		return fmt.Sprintf("since its 429 response, at most %s batches a second are sent",
-			figure(w.Rate))
+			table.Number(w.Rate))
 	case "limit":
 		return fmt.Sprintf("%s in flight, the most that it can take at a time",
 			batches)
@@ -114,8 +116,12 @@ func (r *Route) GateWords(w *Worker) string {
 		return "it failed, or no worker delivers: one batch at a time is sent until one is " +
 			"delivered"
 	case "replay":
-		return fmt.Sprintf("%s in flight, or delivered and not yet saved; that is the most that "+
-			"a kill may repeat", byteCount(r.Replay))
+		bound := "the bytes of checkpoint.replay"
+		if r.Replay > 0 {
+			bound = stream.Size(r.Replay).String()
+		}
+		return bound + " in flight, or delivered and not yet saved; that is the most that a kill " +
+			"may repeat"
 	case "memory":
 		return "it would accept more, but the batches of the route fill its memory"
 	case "park":
@@ -206,24 +212,6 @@ func verb(n int, one, many string) string {
 
 // count returns a number with its noun and the verb "is" or "are".
 func count(n int, one, many string) string { return verb(n, one+" is", many+" are") }
-
-// figure formats a number with at most four digits.
-func figure(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
-
-func byteCount(n int64) string {
-	if n == 0 {
-		return "the bytes of checkpoint.replay"
-	}
-	for _, u := range []struct {
-		name string
-		size int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n >= u.size {
-			return figure(float64(n)/float64(u.size)) + " " + u.name
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
 
 // round rounds a duration to at most three digits.
 func round(d time.Duration) time.Duration {

@@ -253,6 +253,10 @@ func TestMatchGlob(t *testing.T) {
 		{"/a.log", "/aXlog", false}, {"/a/[", "/a/[", true}, {"/a/[z-a]", "/a/b", false},
 		{"/a/[b!]", "/a/!", true}, {"/a/[b!]", "/a/^", false}, {"/a/[!b!]", "/a/!", false},
 		{"/a/[^b]", "/a/b", false}, {"/ä/*.log", "/ä/x.log", true}, {"/a/日?.log", "/a/日本.log", true},
+		{`/a/\*.log`, "/a/*.log", true}, {`/a/\*.log`, "/a/x.log", false}, {`/a/\日`, "/a/日", true},
+		{`/a/\{x,y\}`, "/a/{x,y}", true}, {`/a/\{x,y\}`, "/a/x", false}, {`/a/x\`, `/a/x\`, true},
+		{`/a/[\]\-z]`, "/a/]", true}, {`/a/[\]\-z]`, "/a/-", true}, {`/a/[\]\-z]`, "/a/b", false},
+		{`/a/[\d]`, "/a/d", true}, {`/a/[\d]`, "/a/1", false}, {`/a/\[b]`, "/a/[b]", true},
 	} {
 		if got := migrate.MatchGlob(c.glob, c.path); got != c.want {
 			t.Errorf("%s %s: %v", c.glob, c.path, got)

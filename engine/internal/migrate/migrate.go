@@ -77,4 +77,5 @@ type Progress struct {
 type Carried struct {
 	Marks, Begun []stream.Mark
 	Notes        []Note
+	Unreadable   error // of the files and directories that could not be read; they have no marks
 }

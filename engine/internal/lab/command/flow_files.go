@@ -65,8 +65,8 @@ func (f *flowFlags) writeFirst(s *scenario.Scenario, spec *flowsim.Spec) (err er
 	if err != nil {
 		return err
 	}
-	return errors.Join(flowsim.WriteTimeline(file, s, spec, f.seed, o.Series, &figures),
-		file.Close())
+	page := flowsim.Timeline(s, spec, f.seed, o.Series, &figures)
+	return errors.Join(page.WriteSVG(file), file.Close())
 }
 
 // plotName returns a file name for a scenario and an algorithm. The result cannot refer to another

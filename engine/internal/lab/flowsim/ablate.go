@@ -16,6 +16,10 @@ type Experiment struct {
 	Columns        []Column
 	Rows           []Row
 	Note           string // related measurements, as text
+
+	// measure sets the values of the rows. Nil means simulate. first is the first seed, and
+	// seeds is the number of runs of each row.
+	measure func(ctx context.Context, x *Experiment, first uint64, seeds int) error
 }
 
 // Column is a measured figure, such as the goodput. Simulated values are medians over the seeds.
@@ -69,27 +73,22 @@ var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
 // Ablate runs all experiments and returns them with their results. first is the first seed, and
 // seeds is the number of runs of each variant.
 func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
-	all := experiments()
+	all := Experiments()
 	for i := range all {
-		if err := all[i].run(ctx, first, seeds); err != nil {
-			return nil, fmt.Errorf("%s: %w", all[i].Name, err)
+		x := &all[i]
+		measure := x.measure
+		if measure == nil {
+			measure = simulate
+		}
+		if err := measure(ctx, x, first, seeds); err != nil {
+			return nil, fmt.Errorf("%s: %w", x.Name, err)
 		}
 	}
-	storm, err := runOneLimit(ctx, first, seeds)
-	if err != nil {
-		return nil, err
-	}
-	crash, err := restarts(first, seeds)
-	if err != nil {
-		return nil, err
-	}
-	return append(all, storm, crash), nil
+	return all, nil
 }
 
 // Experiments returns the experiments of Ablate in order, without their results.
-func Experiments() []Experiment { return append(experiments(), oneLimit(), restarted()) }
-
-func experiments() []Experiment {
+func Experiments() []Experiment {
 	return []Experiment{{
 		Name: "dispatch",
 		Question: "The worker is chosen by hash, round robin or least completion, in a finite " +
@@ -155,7 +154,7 @@ func experiments() []Experiment {
 			{Name: "the same worker", spec: "linear+hash", scenarios: []string{equalHang}},
 			{Name: "the next one", spec: "linear+hash_once", scenarios: []string{equalHang}},
 		},
-	}, batchSizes()}
+	}, batchSizes(), oneLimit(), restarted()}
 }
 
 func batchSizes() Experiment {
@@ -205,9 +204,9 @@ func batchRecords() (rows []Row) {
 	return rows
 }
 
-// run computes the values of the table. A scenario of a row may begin with a line that names an
-// algorithm. run then uses this algorithm instead of that of the row.
-func (x *Experiment) run(ctx context.Context, first uint64, seeds int) error {
+// simulate runs the scenarios of the rows. A scenario may begin with a line that names an
+// algorithm. simulate then uses this algorithm instead of that of the row.
+func simulate(ctx context.Context, x *Experiment, first uint64, seeds int) error {
 	var plans []Plan
 	for _, r := range x.Rows {
 		for _, text := range r.scenarios {

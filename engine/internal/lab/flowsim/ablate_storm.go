@@ -2,7 +2,6 @@ package flowsim
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -32,11 +31,12 @@ var stormMeasured = []stormRow{
 const stormRun, stormWarmup = 60 * time.Second, 20 * time.Second
 
 // oneLimit returns the experiment that compares one limit for all workers with one window for each
-// worker. It has no results yet. runOneLimit adds them.
+// worker.
 func oneLimit() Experiment {
 	x := Experiment{
-		Name: "one_limit", Question: "All workers share one limit, as in Storm's own flow " +
-			"control, or each has a window: endless backlog",
+		Name: "one_limit", measure: runOneLimit,
+		Question: "All workers share one limit, as in Storm's own flow control, or each has a " +
+			"window: endless backlog",
 		Columns: []Column{
 			{Title: "goodput %"}, {Title: "Storm measured: goodput %"}, {Title: "Storm: in flight"},
 			{Title: "Storm: round trip ms"},
@@ -56,15 +56,14 @@ func oneLimit() Experiment {
 
 // runOneLimit compares two bounds on in-flight batches: one limit that all workers share, as in
 // Storm, and one window for each worker.
-func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, error) {
-	x := oneLimit()
+func runOneLimit(ctx context.Context, x *Experiment, first uint64, seeds int) error {
 	s, err := scenario.Parse(x.Name, []byte(endless))
 	if err != nil {
-		return x, err
+		return err
 	}
 	linear, err := Find("linear", "")
 	if err != nil {
-		return x, err
+		return err
 	}
 	own := 0.0
 	err = RunAll(ctx, []Plan{{Scenario: s, Specs: []*Spec{linear}}}, first, seeds,
@@ -73,7 +72,7 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 			return nil
 		})
 	if err != nil {
-		return x, fmt.Errorf("%s: %w", x.Name, err)
+		return err
 	}
 	for i, m := range stormMeasured {
 		goodput := own
@@ -87,7 +86,7 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 		}
 		x.Rows[i].Values = []float64{goodput, m.goodput, m.inFlight, m.roundTrips}
 	}
-	return x, nil
+	return nil
 }
 
 // spout simulates a sender with a fixed number of batches in flight (limit) over all workers of s,

@@ -76,7 +76,7 @@ func TestWStar(t *testing.T) {
 			if w == 0 {
 				return 0
 			}
-			return scenario.Throughput(w, 1, float64(rates[i]), 0.02)
+			return throughput(w, 1, float64(rates[i]), 0.02)
 		}
 		for a := range 16 {
 			for b := range 16 {

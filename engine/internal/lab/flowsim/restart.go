@@ -1,7 +1,7 @@
 package flowsim
 
 import (
-	"fmt"
+	"context"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
@@ -21,8 +21,9 @@ const checkpointEvery = time.Second
 // restarted returns the experiment on repeated deliveries after a crash, without its results.
 func restarted() Experiment {
 	return Experiment{
-		Name: "restart", Question: "Batches that a crash repeats, after a minute at 60 % " +
-			"load in which one worker hangs at the end",
+		Name: "restart", measure: restarts,
+		Question: "Batches that a crash repeats, after a minute at 60 % load in which one worker " +
+			"hangs at the end",
 		Columns: []Column{{Title: "batches"}, {Title: "% of those delivered"}},
 		Rows: []Row{
 			{Name: "no acks (hash dispatch)"}, {Name: "cumulative ack, saved each second"},
@@ -35,14 +36,13 @@ func restarted() Experiment {
 // compares three systems. The first has no acks and no checkpoint, so it sends all batches again.
 // The second has a checkpoint with a cumulative ack (a watermark). The checkpoint of the third also
 // has the delivered ranges above the watermark.
-func restarts(first uint64, seeds int) (Experiment, error) {
-	x := restarted()
+func restarts(_ context.Context, x *Experiment, first uint64, seeds int) error {
 	var repeated [3][]scenario.Figures
 	var shares [3][]scenario.Figures
 	for k := range seeds {
 		all, again, err := crash(first + uint64(k))
 		if err != nil {
-			return x, fmt.Errorf("restart: %w", err)
+			return err
 		}
 		for i, n := range again {
 			repeated[i] = append(repeated[i], scenario.Figures{float64(n)})
@@ -52,7 +52,7 @@ func restarts(first uint64, seeds int) (Experiment, error) {
 	for i := range x.Rows {
 		x.Rows[i].Values = []float64{scenario.Median(repeated[i])[0], scenario.Median(shares[i])[0]}
 	}
-	return x, nil
+	return nil
 }
 
 // crash runs the scenario until the crash. It returns the number of settled batches, and how many

@@ -3,6 +3,7 @@
 package flowsim
 
 import (
+	"math"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
@@ -13,7 +14,7 @@ type Series struct {
 	Step      time.Duration
 	Windows   [][]float64 // by lane and point: window of the first sender
 	InFlight  []float64   // cost of the in-flight batches of all senders
-	RoundTrip []float64   // mean of the deliveries since the previous point in ms; -1 if none
+	RoundTrip []float64   // mean of the deliveries since the previous point in ms; NaN if none
 	Goodput   []float64   // cost per second since the previous point
 	Optimum   []float64   // cost per second
 
@@ -25,6 +26,9 @@ type Series struct {
 
 // seriesPoints is the number of points of a plot.
 const seriesPoints = 600
+
+// seriesStepMin is the minimum step of a series. It keeps the plot of a short run readable.
+const seriesStepMin = time.Millisecond
 
 func (r *Series) begin(s *scenario.Scenario) {
 	r.step = max(s.Duration/seriesPoints, seriesStepMin)
@@ -44,7 +48,7 @@ func (r *Series) observe(x *sim) {
 		}
 	}
 	r.InFlight = append(r.InFlight, x.fig.inFlight)
-	rtt := -1.0
+	rtt := math.NaN()
 	if r.count > 0 {
 		rtt = millis(r.sum) / float64(r.count)
 	}

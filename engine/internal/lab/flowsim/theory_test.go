@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// TestThroughputIsMeanValueAnalysis checks the closed form of Throughput. It compares the results
+// TestThroughputIsMeanValueAnalysis checks the closed form of throughput. It compares the results
 // with the recursion of Reiser and Lavenberg for one server, and with published figures.
 func TestThroughputIsMeanValueAnalysis(t *testing.T) {
 	for _, think := range []float64{0, 0.001, 0.01, 0.2} {
@@ -19,18 +19,18 @@ func TestThroughputIsMeanValueAnalysis(t *testing.T) {
 			x := float64(w) / (think + r)
 			queued = x * r
 			near(t, fmt.Sprintf("throughput of %d with a think time of %g", w, think),
-				scenario.Throughput(w, 1, rate, think), x, 1e-9)
+				throughput(w, 1, rate, think), x, 1e-9)
 		}
 	}
 	for w, want := range []float64{0, 50, 80, 93.75, 98.46, 99.69} {
 		if w > 0 {
-			near(t, fmt.Sprintf("throughput of %d", w), scenario.Throughput(w, 1, 100, 0.01),
+			near(t, fmt.Sprintf("throughput of %d", w), throughput(w, 1, 100, 0.01),
 				want, 1e-4)
 		}
 	}
 	// With fewer in flight than slots nobody waits.
 	for w := 1; w <= 8; w++ {
-		near(t, fmt.Sprintf("throughput of %d at 8 slots", w), scenario.Throughput(w, 8, 80, 0.1),
+		near(t, fmt.Sprintf("throughput of %d at 8 slots", w), throughput(w, 8, 80, 0.1),
 			float64(w)/(0.1+0.1), 1e-9)
 	}
 }
@@ -43,7 +43,7 @@ func TestClosedNetwork(t *testing.T) {
 			s := parse(t, one("600s", fmt.Sprintf("{ rate: 100, slots: %d }", c.slots),
 				"exponential", "{ rtt: 10ms }", "saturated"))
 			f := run(t, s, fmt.Sprintf("fixed:%d", c.window), 1)
-			want := scenario.Throughput(c.window, c.slots, 100, 0.01)
+			want := throughput(c.window, c.slots, 100, 0.01)
 			near(t, "rate", f[scenario.RateMean], want, 0.02)
 			near(t, "in flight", f[scenario.InFlightMean], float64(c.window), 0.001)
 			near(t, "round trip (Little)", f[scenario.RTTMean],

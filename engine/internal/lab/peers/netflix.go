@@ -3,6 +3,7 @@
 package peers
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -168,14 +169,8 @@ func (g NetflixGradient2) Validate() error {
 
 // New returns a window for a worker.
 func (g NetflixGradient2) New() window.Window {
-	or := func(v, def float64) float64 {
-		if v == 0 {
-			return def
-		}
-		return v
-	}
-	return &windowed{inner: &gradient2{limit: or(g.Initial, 20), min: or(g.Min, 20),
-		max: or(g.Max, 200)}}
+	return &windowed{inner: &gradient2{limit: cmp.Or(g.Initial, 20), min: cmp.Or(g.Min, 20),
+		max: cmp.Or(g.Max, 200)}}
 }
 
 const (

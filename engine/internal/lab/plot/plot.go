@@ -24,7 +24,15 @@ type Panel struct {
 	Title  string
 	X, Y   Axis
 	Series []Series
-	Bars   []Bar // horizontal bars, from top to bottom
+	Spans  []Span // shaded behind the series
+	Bars   []Bar  // horizontal bars, from top to bottom
+}
+
+// Span is a range of the horizontal axis, such as the time of an event. If its ends are equal, it
+// is drawn as a line.
+type Span struct {
+	From, To float64
+	Label    string
 }
 
 // Axis is one axis of a panel.
@@ -46,10 +54,12 @@ const (
 	Dots              // points at Y that are not connected
 )
 
-// Sizes of dots, in pixels, and the number of points with which a line has dots.
+// Sizes of dots and lines, in pixels. A line with more than maxLineDots points has no dots and is
+// thin.
 const (
-	lineDot, freeDot = 2.6, 3.4
-	maxLineDots      = 60
+	lineDot, freeDot    = 2.6, 3.4
+	lineWidth, thinLine = 2.2, 1.3
+	maxLineDots         = 60
 )
 
 // Series is one set of points. NaN leaves a gap.
@@ -197,6 +207,9 @@ func (p Panel) draw(c canvas, x, y float64) {
 	box := area{x + left, y + top + more, panelWidth - left - right, panelHeight - top - bottom}
 	xs, ys := p.scales()
 	p.axes(c, box, xs, ys)
+	for i, s := range p.Spans {
+		s.draw(c, box, xs, i)
+	}
 	at := func(vx, vy float64) point {
 		return point{box.x + xs.place(vx)*box.w, box.y + (1-ys.place(vy))*box.h}
 	}
@@ -264,15 +277,33 @@ func drawLegend(c canvas, row []Series, x, y float64) {
 		case Dots:
 			c.dot(point{x + 9, y - 4}, freeDot, hue)
 		case Line:
-			c.line([]point{{x, y - 4}, {x + 18, y - 4}}, hue, 2.2, s.Dashed)
+			c.line([]point{{x, y - 4}, {x + 18, y - 4}}, hue, lineWidth, s.Dashed)
 		}
 		c.text(point{x + 23, y}, s.Name, style{size: 12, color: ink})
 		x += legendWidth(s.Name)
 	}
 }
 
+// draw draws the span with the given index. Labels of consecutive spans are in different lines.
+func (s Span) draw(c canvas, box area, xs scale, index int) {
+	const lines, lineHeight = 4, 13
+	if s.From > xs.hi {
+		return
+	}
+	from, to := box.x+xs.place(s.From)*box.w, box.x+xs.place(s.To)*box.w
+	to = max(to, from+1.5)
+	c.area([]point{{from, box.y}, {to, box.y}, {to, box.y + box.h}, {from, box.y + box.h}},
+		shade(4), .16)
+	c.text(point{from + 3, box.y + 12 + lineHeight*float64(index%lines)}, s.Label,
+		style{size: 10, color: ink})
+}
+
 func (s Series) draw(c canvas, at func(x, y float64) point) {
 	hue := shade(s.Color)
+	width := lineWidth
+	if len(s.X) > maxLineDots {
+		width = thinLine
+	}
 	var all, run, back []point
 	flush := func() {
 		switch {
@@ -283,7 +314,7 @@ func (s Series) draw(c canvas, at func(x, y float64) point) {
 			}
 			c.area(run, hue, .22)
 		case s.Shape == Line:
-			c.line(run, hue, 2.2, s.Dashed)
+			c.line(run, hue, width, s.Dashed)
 		}
 		run, back = nil, nil
 	}

@@ -23,6 +23,8 @@ func sample() plot.Figure {
 			{
 				Title: "lines", X: plot.Axis{Label: "step", Whole: true},
 				Y: plot.Axis{Label: "wait", Time: true},
+				Spans: []plot.Span{{From: 1, To: 2, Label: "outage"},
+					{From: 3, To: 3, Label: "restart"}, {From: 9, To: 10, Label: "outside"}},
 				Series: []plot.Series{
 					{Name: "range", Shape: plot.Band, X: x, Y: []float64{1, 2, 4, 8, 8},
 						Low: []float64{0, 0, 0, 0, 0}},
@@ -61,14 +63,17 @@ func TestSVGIsWellFormedAndSaysEverything(t *testing.T) {
 	}
 	for _, want := range []string{
 		`a <b> & "c"`, "lines", "range", "mean", "drawn", "none", "exponential base=100ms max=30s",
-		"30000", "step",
+		"30000", "step", "outage", "restart",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the figure", want)
 		}
 	}
-	if elements["polygon"] != 1+1+1+2 { // page, band, its legend, two bars
-		t.Errorf("%d areas, want 5", elements["polygon"])
+	if elements["polygon"] != 1+1+1+2+2 { // page, band, its legend, two spans, two bars
+		t.Errorf("%d areas, want 7", elements["polygon"])
+	}
+	if strings.Contains(text, "outside") {
+		t.Error("a span beyond the axis is drawn")
 	}
 	if strings.Contains(b.String(), "NaN") {
 		t.Error("NaN reached the drawing")
