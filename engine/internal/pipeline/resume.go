@@ -158,15 +158,13 @@ func (s *resumed) all() []stream.Mark {
 // forget deletes the progress of the partitions in ids. Some of them are also in idle: this run has
 // not read them. forget returns the partitions in idle that had progress. The sink can delete its
 // rows of these at once.
-func (s *resumed) forget(ids, idle []string) (had []string) {
+func (s *resumed) forget(ids []string, idle map[string]bool) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range idle {
-		if _, ok := s.marks[id]; ok {
+	for _, id := range ids {
+		if _, ok := s.marks[id]; ok && idle[id] {
 			had = append(had, id)
 		}
-	}
-	for _, id := range ids {
 		delete(s.marks, id)
 	}
 	return had
