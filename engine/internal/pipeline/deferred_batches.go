@@ -287,7 +287,7 @@ func spanCounts(b *stream.Batch) []int64 {
 func (w *waits) Note(it flow.Item[*stream.Batch], wait flow.Wait) {
 	if ranges, ok := w.rangesOf(it.Value); ok {
 		w.store.Note(ranges, wait)
-		w.wake()
+		wake(w.changed)
 	}
 }
 
@@ -296,16 +296,9 @@ func (w *waits) Take(it flow.Item[*stream.Batch], wait flow.Wait) bool {
 	ranges, ok := w.rangesOf(it.Value)
 	if ok {
 		w.store.Hold(ranges, wait)
-		w.wake()
+		wake(w.changed)
 	}
 	return ok
-}
-
-func (w *waits) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // a wakeup is already pending
-	}
 }
 
 // Held implements flow.WaitStore.
