@@ -10,12 +10,13 @@ import (
 // Size is a number of bytes in a config: "256KiB", "1MB", "4096".
 type Size int64
 
+// sizeUnits are in the order in which String prefers them.
 var sizeUnits = []struct {
 	suffix string
 	bytes  int64
 }{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"KB", 1e3},
 	{"B", 1},
 }
 
@@ -48,13 +49,9 @@ func ParseSize(s string) (Size, error) {
 
 // String returns an exact form with the largest possible unit, a binary one if one is possible.
 func (s Size) String() string {
-	for _, u := range []struct {
-		suffix string
-		bytes  Size
-	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12},
-		{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
-		if s >= u.bytes && s%u.bytes == 0 {
-			return strconv.FormatInt(int64(s/u.bytes), 10) + u.suffix
+	for _, u := range sizeUnits {
+		if n := int64(s); n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
 		}
 	}
 	return strconv.FormatInt(int64(s), 10) + "B"
