@@ -86,7 +86,7 @@ func newRoute(s *slot) (*route, error) {
 	if o.Manifest != nil {
 		co.observed.manifest = o.Manifest.Route(s.pipe.name, c.Name)
 	}
-	r := &route{core: co, pipe: s.pipe, slot: s, stall: o.Stall, health: healthRunning, drained: make(chan struct{})}
+	r := &route{core: co, pipe: s.pipe, slot: s, health: healthRunning, drained: make(chan struct{})}
 	bound, err := r.makeSink()
 	if err != nil {
 		return nil, err
@@ -110,8 +110,7 @@ func newRoute(s *slot) (*route, error) {
 	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, slot: s, urgent: make(chan struct{}, 1)}
 	r.reader = &reader{core: co, letters: r.letters, announce: r.saver.announce, drained: r.drained}
 	r.reader.left.Store(-1)
-	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake,
-		all: ledgered != nil}
+	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake}
 	if o.telemetry != nil && o.traces > 0 {
 		r.sender.tracer = func(started time.Time) *telemetry.Tracer {
 			return o.telemetry.NewTracer(s.key, started, o.traces, rand.Uint64())

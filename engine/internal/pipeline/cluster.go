@@ -218,8 +218,8 @@ func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	defer func() { _ = f.Close() }() // the text was synced before
-	old, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(want)+1<<10)))
+	defer func() { _ = f.Close() }()                                          // the text was synced before
+	old, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(want)+1<<10))) // f stays at offset 0
 	switch {
 	case err != nil:
 		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
@@ -232,9 +232,6 @@ func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 			b.Name, bucketFile)
 	}
 	if err := f.Truncate(0); err != nil {
-		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
 	}
 	if _, err := io.WriteString(f, want); err != nil {

@@ -271,7 +271,8 @@ func (e *Engine) supervise(ctx context.Context, pages *pages) error {
 		children = append([]supervise.Child{pages.child()}, children...)
 	}
 	if e.o.telemetry != nil {
-		children = append([]supervise.Child{telemetryChild(e.o.telemetry)}, children...)
+		exporter := supervise.Child{Name: "telemetry", Run: e.o.telemetry.Run}
+		children = append([]supervise.Child{exporter}, children...)
 	}
 	tree, err := supervise.New(engineName, supervise.Spec{}, children...)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/admin"
 	"github.com/penstock-io/penstock/engine/internal/telemetry"
 	"github.com/penstock-io/penstock/flow/control"
-	"github.com/penstock-io/penstock/supervise"
 )
 
 // newExporter returns the exporter for the config's telemetry, or nil if it is disabled.
@@ -33,10 +32,6 @@ func collectorsOf(e *Engine) []prometheus.Collector {
 		out = append(out, e.o.telemetry)
 	}
 	return out
-}
-
-func telemetryChild(e *telemetry.Exporter) supervise.Child {
-	return supervise.Child{Name: "telemetry", Run: e.Run}
 }
 
 // observe returns the function for flow.Options.Trace. It passes the sender's events, and the
