@@ -125,19 +125,8 @@ func (w *waits) check(exists bool, state string) error {
 // dropSettled removes such ranges, and such parts of ranges, from the store.
 func (w *waits) dropSettled() {
 	for _, m := range w.saver.resumed.all() {
-		for _, r := range w.store.Ranges(m.Part.ID) {
-			settled := append([]stream.Range{{To: m.Watermark}}, m.Above...)
-			for _, s := range settled {
-				if s.From.Compare(r.From) < 0 {
-					s.From = r.From
-				}
-				if s.To.Compare(r.To) > 0 {
-					s.To = r.To
-				}
-				if s.From.Compare(s.To) < 0 {
-					w.store.Settled(m.Part.ID, s, 0)
-				}
-			}
+		for _, settled := range append([]stream.Range{{To: m.Watermark}}, m.Above...) {
+			w.store.Settled(m.Part.ID, settled, 0)
 		}
 	}
 }
