@@ -160,7 +160,9 @@ func (c *goroutines[T]) produce(p Producer[T], l *loop[T]) {
 				return err
 			}, func(err error) {
 				ended = err
-				l.events.put(func(m *pendingEvents[T]) { m.offer, m.offered, m.ended = it, err == nil, err })
+				l.events.put(func(m *pendingEvents[T]) {
+					m.offer, m.offered, m.ended = it, err == nil, err
+				})
 			})
 			l.runLoop()
 			if ended != nil {

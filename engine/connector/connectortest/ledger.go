@@ -95,7 +95,8 @@ func sinkFenced(t *testing.T, r Receiver, told *settled) []string {
 func checkMarks(t *testing.T, got []stream.Mark, told *settled) {
 	t.Helper()
 	equal := func(a, b stream.Mark) bool {
-		return a.Part.ID == b.Part.ID && a.Watermark == b.Watermark && slices.Equal(a.Above, b.Above)
+		return a.Part.ID == b.Part.ID && a.Watermark == b.Watermark &&
+			slices.Equal(a.Above, b.Above)
 	}
 	if want := told.marks(); !slices.EqualFunc(got, want, equal) {
 		t.Fatalf("the ledger holds %v, want %v", got, want)

@@ -105,6 +105,8 @@ func (s *settled) marks() []stream.Mark {
 	for _, p := range s.parts {
 		all = append(all, p.mark())
 	}
-	slices.SortFunc(all, func(a, b stream.Mark) int { return strings.Compare(a.Part.ID, b.Part.ID) })
+	slices.SortFunc(all, func(a, b stream.Mark) int {
+		return strings.Compare(a.Part.ID, b.Part.ID)
+	})
 	return all
 }

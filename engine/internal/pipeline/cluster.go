@@ -218,8 +218,9 @@ func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	defer func() { _ = f.Close() }()                                          // the text was synced before
-	old, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(want)+1<<10))) // f stays at offset 0
+	defer func() { _ = f.Close() }() // the text was synced before
+	// ReadAt does not move f, so the text is written at offset 0 below.
+	old, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(want)+1<<10)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
