@@ -7,7 +7,7 @@ import (
 
 // eventQueue passes events from other goroutines to the event loop (loop.go), which takes all of
 // them at once. It holds at most one response for each running attempt, one item of the producer,
-// one dead letter, and the newest lanes. So its size is bounded.
+// one dead letter, one result of each WaitStore.Next, and the newest lanes. So its size is bounded.
 type eventQueue[T any] struct {
 	start time.Time
 	// wake makes the goroutine of Run run the loop. A goroutine that has queued events, and does
@@ -28,6 +28,7 @@ type pendingEvents[T any] struct {
 	ended         error // error of the producer; io.EOF at its end
 	deadLettered  *heldItem[T]
 	deadLetterErr error
+	returned      [numReturns]*nextResult[T] // results of WaitStore.Next; nil if there is none
 	saved         int64
 	lanes         []Lane[T] // the whole new list; nil if it has not changed
 
@@ -57,42 +58,17 @@ func (b *eventQueue[T]) answer(a *attempt[T]) {
 	b.mu.Unlock()
 }
 
-func (b *eventQueue[T]) putOffer(it Item[T], err error) {
+// put changes the pending events under the lock.
+func (b *eventQueue[T]) put(change func(*pendingEvents[T])) {
 	b.mu.Lock()
-	b.pending.ended = err
-	if err == nil {
-		b.pending.offer, b.pending.offered = it, true
-	}
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	change(&b.pending)
 }
 
-func (b *eventQueue[T]) putDeadLettered(h *heldItem[T], err error) {
-	b.mu.Lock()
-	b.pending.deadLettered, b.pending.deadLetterErr = h, err
-	b.mu.Unlock()
-}
-
-// putSaved and putLanes wake the goroutine of Run. They do not run the loop themselves, because
-// their callers may hold locks that a callback takes.
-func (b *eventQueue[T]) putSaved(n int64) {
-	b.mu.Lock()
-	b.pending.saved += n
-	b.mu.Unlock()
-	b.wakeRun()
-}
-
-func (b *eventQueue[T]) putLanes(lanes []Lane[T]) {
-	b.mu.Lock()
-	b.pending.lanes = append([]Lane[T]{}, lanes...)
-	b.mu.Unlock()
-	b.wakeRun()
-}
-
-// putWithdraw wakes Run, like putSaved.
-func (b *eventQueue[T]) putWithdraw() {
-	b.mu.Lock()
-	b.pending.withdraw = true
-	b.mu.Unlock()
+// putAndWake is like put, and wakes the goroutine of Run. It is for methods of Sender, which must
+// not run the loop themselves: their callers may hold locks that a callback takes.
+func (b *eventQueue[T]) putAndWake(change func(*pendingEvents[T])) {
+	b.put(change)
 	b.wakeRun()
 }
 

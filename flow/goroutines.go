@@ -160,7 +160,9 @@ func (c *goroutines[T]) produce(p Producer[T], l *loop[T]) {
 				return err
 			}, func(err error) {
 				ended = err
-				l.events.putOffer(it, err)
+				l.events.put(func(m *pendingEvents[T]) {
+					m.offer, m.offered, m.ended = it, err == nil, err
+				})
 			})
 			l.runLoop()
 			if ended != nil {
@@ -181,7 +183,7 @@ func (c *goroutines[T]) fetchDeferred(l *loop[T], ask <-chan context.Context, i 
 				return err
 			}, func(err error) {
 				r.err = err
-				l.items.deferred.put(i, r)
+				l.events.put(func(m *pendingEvents[T]) { m.returned[i] = &r })
 			})
 			l.runLoop()
 		}
@@ -194,7 +196,9 @@ func (c *goroutines[T]) writeDeadLetters(queue <-chan *heldItem[T], l *loop[T]) 
 		for h := range queue {
 			l.call("Options.DeadLetter", func() error {
 				return l.o.DeadLetter(l.base, h.Item, h.refusal)
-			}, func(err error) { l.events.putDeadLettered(h, err) })
+			}, func(err error) {
+				l.events.put(func(m *pendingEvents[T]) { m.deadLettered, m.deadLetterErr = h, err })
+			})
 			l.runLoop()
 		}
 	})

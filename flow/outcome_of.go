@@ -2,6 +2,7 @@ package flow
 
 import (
 	"errors"
+	"reflect"
 
 	"github.com/penstock-io/penstock/flow/control"
 )
@@ -50,25 +51,9 @@ func (e *Split[T]) diedAt() int {
 func typed[T any](err error) error {
 	for err != nil {
 		switch e := err.(type) {
-		case *Throttled:
-			if e != nil {
-				return e
-			}
-		case *Rejected:
-			if e != nil {
-				return e
-			}
-		case *Misconfigured:
-			if e != nil {
-				return e
-			}
-		case *Split[T]:
-			if e != nil {
-				return e
-			}
-		case *Died:
-			if e != nil {
-				return e
+		case *Throttled, *Rejected, *Misconfigured, *Split[T], *Died:
+			if !reflect.ValueOf(e).IsNil() {
+				return err
 			}
 		case interface{ Unwrap() error }:
 			err = e.Unwrap()

@@ -71,7 +71,7 @@ func newSender[T any](o Options[T], m machine) (*Sender[T], error) {
 	o.Abandon = min(cmp.Or(o.Abandon, DefaultAbandon), math.MaxInt64/2)
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	s := &Sender[T]{o: o, events: newEventQueue[T](), machine: m}
-	s.events.putLanes(slices.Clone(o.Lanes))
+	s.putLanes(o.Lanes)
 	return s, nil
 }
 
@@ -118,17 +118,26 @@ func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	if err := checkLanes(l); err != nil {
 		return err
 	}
-	s.events.putLanes(slices.Clone(l))
+	s.putLanes(l)
 	return nil
+}
+
+func (s *Sender[T]) putLanes(l []Lane[T]) {
+	lanes := append([]Lane[T]{}, l...) // not nil, even if l is
+	s.events.putAndWake(func(m *pendingEvents[T]) { m.lanes = lanes })
 }
 
 // Withdraw makes the loop call Options.Withdrawn for every unsettled item that the Sender holds. It
 // returns before the loop does so.
-func (s *Sender[T]) Withdraw() { s.events.putWithdraw() }
+func (s *Sender[T]) Withdraw() {
+	s.events.putAndWake(func(m *pendingEvents[T]) { m.withdraw = true })
+}
 
 // Saved reports that n bytes of settled items have been saved in the checkpoint, which makes room
 // in Config.Replay.
-func (s *Sender[T]) Saved(n int64) { s.events.putSaved(n) }
+func (s *Sender[T]) Saved(n int64) {
+	s.events.putAndWake(func(m *pendingEvents[T]) { m.saved += n })
+}
 
 // Ping checks that the event loop is alive. It returns a channel that is closed when the loop has
 // handled all earlier events, or when Run has returned. Before Run starts, the channel stays open.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
@@ -66,9 +65,6 @@ type deferredItems[T any] struct {
 	cancel context.CancelFunc
 	n      int  // result of the last Held
 	ended  bool // Next has returned io.EOF
-
-	mu      sync.Mutex // guards results, which the goroutines write
-	results [numReturns]nextResult[T]
 }
 
 // nextResult is the result of WaitStore.Next.
@@ -76,7 +72,6 @@ type nextResult[T any] struct {
 	item    Item[T]
 	history History
 	err     error
-	set     bool
 }
 
 // start starts the goroutines that call WaitStore.Next, and reports the content of the store to the
@@ -141,26 +136,11 @@ func (w *deferredItems[T]) room(l *loop[T], i int) bool {
 	return l.s.machine.Returns(i == 1)
 }
 
-// put passes a result of WaitStore.Next to the loop. The goroutine that called Next calls it.
-func (w *deferredItems[T]) put(i int, r nextResult[T]) {
-	r.set = true
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.results[i] = r
-}
-
-// collect handles the results of WaitStore.Next that have arrived since the previous call.
+// collect handles the results of WaitStore.Next in the pending events.
 func (w *deferredItems[T]) collect(l *loop[T]) {
-	if l.o.Waiting == nil {
-		return
-	}
-	w.mu.Lock()
-	back := w.results
-	w.results = [numReturns]nextResult[T]{}
-	w.mu.Unlock()
-	for i := range back {
-		if back[i].set {
-			w.offerAgain(l, i, &back[i])
+	for i, r := range l.pending.returned {
+		if r != nil {
+			w.offerAgain(l, i, r)
 		}
 	}
 }

@@ -210,10 +210,10 @@ func (b *Batch) AppendKept(dst []int) []int {
 
 // Kept returns the number of kept records or, before Split, the number of source records.
 func (b *Batch) Kept() int {
-	if len(b.Records) == 0 || !b.changed {
-		if len(b.Records) == 0 {
-			return b.Origins
-		}
+	switch {
+	case len(b.Records) == 0:
+		return b.Origins
+	case !b.changed:
 		return len(b.Records)
 	}
 	n := 0

@@ -50,8 +50,8 @@ func ParseSize(s string) (Size, error) {
 // 2000000000.
 func (s Size) String() string {
 	for _, u := range sizeUnits {
-		if s >= Size(u.bytes) && s%Size(u.bytes) == 0 {
-			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.suffix
+		if n := int64(s); n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
 		}
 	}
 	return strconv.FormatInt(int64(s), 10) + "B"

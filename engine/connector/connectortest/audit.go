@@ -1,8 +1,9 @@
 package connectortest
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/penstock-io/penstock/stream"
@@ -30,19 +31,17 @@ var auditRecords = []string{
 // row, and audits again. Without Upsert, it also repeats a row and changes a row, and audits after
 // each change.
 func Audit(t *testing.T, c AuditCase) {
-	l := live(t, Receiver{New: newSinkOf(c)}, "")
+	newSink := func(t *testing.T, h *streamtest.Host) stream.Sink { return c.Sink(t, h) }
+	l := live(t, Receiver{New: newSink}, "")
 	delivered := Records(t, auditRecords...)
 	l.encode(delivered)
 	l.must(delivered)
 	l.end()
 	missing := func(i int, n int64) stream.AuditDifference {
-		return stream.AuditDifference{
-			RecordID: string(delivered.AppendRecordID(nil, i)),
-			Missing:  n,
-		}
+		id := string(delivered.AppendRecordID(nil, i))
+		return stream.AuditDifference{RecordID: id, Missing: n}
 	}
-	var steps []auditStep
-	steps = append(steps, auditStep{"sound", "", nil})
+	steps := []auditStep{{"sound", "", nil}}
 	if c.Upsert {
 		steps = append(steps, auditStep{"key deleted", "DELETE FROM audited WHERE id = 'd'",
 			[]stream.AuditDifference{missing(3, 1)}})
@@ -70,10 +69,6 @@ func Audit(t *testing.T, c AuditCase) {
 type auditStep struct {
 	name, statement string
 	want            []stream.AuditDifference
-}
-
-func newSinkOf(c AuditCase) func(*testing.T, *streamtest.Host) stream.Sink {
-	return func(t *testing.T, h *streamtest.Host) stream.Sink { return c.Sink(t, h) }
 }
 
 // audited runs an audit and returns the differences in the order of the records. It also checks
@@ -108,10 +103,8 @@ func audited(t *testing.T, c AuditCase) (all []stream.AuditDifference) {
 		t.Fatalf("Compare: %v", err)
 	}
 	slices.SortFunc(all, func(a, b stream.AuditDifference) int {
-		return compareText(
-			fmt.Sprintf("%4d%s", len(a.RecordID), a.RecordID),
-			fmt.Sprintf("%4d%s", len(b.RecordID), b.RecordID),
-		)
+		return cmp.Or(cmp.Compare(len(a.RecordID), len(b.RecordID)),
+			strings.Compare(a.RecordID, b.RecordID))
 	})
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func sourceResumesWithHoles(t *testing.T, c SourceCase) {
 // after a restart.
 func byID(all []heard) []heard {
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b heard) int { return compareText(a.id, b.id) })
+	slices.SortFunc(all, func(a, b heard) int { return strings.Compare(a.id, b.id) })
 	return all
 }
 

@@ -2,6 +2,7 @@ package connectortest
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/penstock-io/penstock/stream"
@@ -104,16 +105,8 @@ func (s *settled) marks() []stream.Mark {
 	for _, p := range s.parts {
 		all = append(all, p.mark())
 	}
-	slices.SortFunc(all, func(a, b stream.Mark) int { return compareText(a.Part.ID, b.Part.ID) })
+	slices.SortFunc(all, func(a, b stream.Mark) int {
+		return strings.Compare(a.Part.ID, b.Part.ID)
+	})
 	return all
-}
-
-func compareText(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

@@ -6,12 +6,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // Text returns the text of the record, byte for byte.
@@ -48,6 +53,45 @@ func (f *Filter) Takes(e *Entry) bool {
 type Entries struct {
 	r       *bufio.Reader
 	Skipped int // number of skipped lines
+	opened  []io.Closer
+}
+
+// OpenEntries returns a reader of the dead letters that are in the file at path now. If there is no
+// such file, there are no letters. The caller closes the reader.
+func OpenEntries(disk vfs.FS, path string) (*Entries, error) {
+	s := NewEntries(strings.NewReader(""))
+	if err := s.open(disk, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(fmt.Errorf("dead letters: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Entries) open(disk vfs.FS, path string) error {
+	dir, err := disk.OpenDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	s.opened = append(s.opened, dir)
+	file, err := dir.Open(filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	s.opened = append(s.opened, file)
+	info, err := file.Stat()
+	if err == nil {
+		s.r.Reset(io.NewSectionReader(file, 0, info.Size))
+	}
+	return err
+}
+
+// Close closes a reader that OpenEntries has returned. It may be called twice.
+func (s *Entries) Close() error {
+	var errs []error
+	for _, c := range slices.Backward(s.opened) {
+		errs = append(errs, c.Close())
+	}
+	s.opened = nil
+	return errors.Join(errs...)
 }
 
 // NewEntries returns a reader of the dead letters in r.

@@ -2,13 +2,6 @@ package deadletter
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/stream"
@@ -38,31 +31,12 @@ func (s *Source) KeepsRequests() (own string, keep time.Duration) { return "lett
 
 // Open implements stream.Source. A file that does not exist has no letters.
 func (s *Source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
-	r := &reader{filter: s.Filter, fields: s.Fields, resume: o.Resume,
-		seen: make(map[idHash]struct{}), entries: NewEntries(strings.NewReader(""))}
-	if err := r.open(s.FS, s.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(fmt.Errorf("dead letters: %w", err), r.Close())
-	}
-	return r, nil
-}
-
-func (r *reader) open(disk vfs.FS, path string) error {
-	dir, err := disk.OpenDir(filepath.Dir(path))
+	entries, err := OpenEntries(s.FS, s.Path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.dir = dir
-	file, err := dir.OpenFile(filepath.Base(path), os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	r.file = file
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	r.entries = NewEntries(io.NewSectionReader(file, 0, info.Size))
-	return nil
+	return &reader{filter: s.Filter, fields: s.Fields, resume: o.Resume,
+		seen: make(map[idHash]struct{}), entries: entries}, nil
 }
 
 type reader struct {
@@ -70,8 +44,6 @@ type reader struct {
 	fields  func(b *stream.Batch)
 	resume  func(id string) (stream.Mark, bool)
 	seen    map[idHash]struct{} // ids of letters read so far, because a letter may occur twice
-	dir     vfs.Dir
-	file    vfs.File
 	entries *Entries
 }
 
@@ -129,15 +101,4 @@ func put(b *stream.Batch, e *Entry) {
 func (r *reader) Commit(context.Context, []stream.Mark) error { return nil }
 
 // Close implements stream.Reader.
-func (r *reader) Close() error {
-	var errs []error
-	if r.file != nil {
-		errs = append(errs, r.file.Close())
-		r.file = nil
-	}
-	if r.dir != nil {
-		errs = append(errs, r.dir.Close())
-		r.dir = nil
-	}
-	return errors.Join(errs...)
-}
+func (r *reader) Close() error { return r.entries.Close() }

@@ -85,7 +85,7 @@ func (e *Engine) release() {
 func (e *Engine) hasEnded(p *pipe) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.ended[p]
+	return p.over
 }
 
 // hold keeps the pipeline from ending when all its routes have ended, until release is called. It
@@ -239,7 +239,7 @@ func (p *pipe) leave(s *slot) {
 	p.mu.Unlock()
 	s.drain()
 	p.mu.Lock()
-	idle := p.tree == nil || p.over[s] // p.over[s] is set if the route ended before the drain
+	idle := p.tree == nil || s.over // s.over is set if the route ended before the drain
 	p.mu.Unlock()
 	if idle {
 		s.halted()
@@ -329,9 +329,6 @@ func (d *difference) start(e *Engine) error {
 	}
 	e.mu.Lock()
 	e.pipes = d.pipes
-	for _, p := range d.gone {
-		delete(e.ended, p)
-	}
 	for _, p := range d.added {
 		errs = append(errs, e.pool.Add(p.child()))
 	}
@@ -356,7 +353,6 @@ func (p *changedPipe) replace() error {
 	defer p.mu.Unlock()
 	p.slots = p.to
 	for _, s := range p.gone {
-		delete(p.over, s)
 		p.forget(s)
 	}
 	var errs []error

@@ -370,7 +370,7 @@ func TestApplyKeepsFinishing(t *testing.T) {
 		a := startApplied(t, 1, "p/one=1", "p/two=1", "p/three=1")
 		p := a.e.pipelines()[0]
 		part := stream.Partition{ID: "x", Name: "x"}
-		report := func(i int) { p.routeFinished(p.routes()[i], part); p.finish(t.Context(), p.routes()[i]) }
+		report := func(i int) { p.finish(t.Context(), p.routes()[i], part) }
 		report(0)
 		report(1)
 		a.apply("p/one=1", "p/two=2", "p/three=1")

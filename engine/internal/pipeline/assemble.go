@@ -79,17 +79,14 @@ func newRoute(s *slot) (*route, error) {
 		host:  newHost(s.log, o.FS, s.counter),
 		guard: deadletter.Guard{Share: c.Guard.Share, Records: int64(c.Guard.Records), Off: c.Guard.Off},
 	}
-	co.observed = &observers{tap: o.taps.Route(s.key)}
-	if o.latency != nil {
-		co.observed.latency = o.latency.WithLabelValues(s.pipe.name, c.Name)
-	}
-	if o.roundTrips != nil {
-		co.observed.roundTrips = o.roundTrips.WithLabelValues(s.pipe.name, c.Name)
+	co.observed = &observers{
+		tap: o.taps.Route(s.key), latency: o.latency.WithLabelValues(s.pipe.name, c.Name),
+		roundTrips: o.roundTrips.WithLabelValues(s.pipe.name, c.Name),
 	}
 	if o.Manifest != nil {
 		co.observed.manifest = o.Manifest.Route(s.pipe.name, c.Name)
 	}
-	r := &route{core: co, pipe: s.pipe, slot: s, stall: o.Stall, health: healthRunning, drained: make(chan struct{})}
+	r := &route{core: co, pipe: s.pipe, slot: s, health: healthRunning, drained: make(chan struct{})}
 	bound, err := r.makeSink()
 	if err != nil {
 		return nil, err
@@ -111,10 +108,9 @@ func newRoute(s *slot) (*route, error) {
 	}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
 	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, slot: s, urgent: make(chan struct{}, 1)}
-	r.reader = &reader{core: co, letters: r.letters, positions: r.saver, drained: r.drained}
+	r.reader = &reader{core: co, letters: r.letters, announce: r.saver.announce, drained: r.drained}
 	r.reader.left.Store(-1)
-	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake,
-		all: ledgered != nil}
+	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake}
 	if o.telemetry != nil && o.traces > 0 {
 		r.sender.tracer = func(started time.Time) *telemetry.Tracer {
 			return o.telemetry.NewTracer(s.key, started, o.traces, rand.Uint64())

@@ -111,10 +111,8 @@ func (a *assignments) end() {
 
 // awaitOpen waits until the reader is open. It returns an error if the route or ctx ends first.
 func (a *assignments) awaitOpen(ctx context.Context) error {
-	select {
-	case <-a.ended:
+	if isClosed(a.ended) {
 		return errRouteEnded
-	default:
 	}
 	select {
 	case <-a.opened:
@@ -166,10 +164,8 @@ func (a *assignments) beginTaking(offers []stream.PartitionOffer,
 	cancel context.CancelCauseFunc) (first uint32, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	select {
-	case <-a.ended:
+	if isClosed(a.ended) {
 		return 0, errRouteEnded
-	default:
 	}
 	for i := range offers {
 		if a.taking[offers[i].Part.ID] != nil {
@@ -222,15 +218,7 @@ func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]str
 				a.r.cfg.Sink.Component.Name, len(asked), len(taken))
 		}
 		return taken, err
-	}, retry.Options{
-		Policy: takeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry },
-		OnEvent: func(_ context.Context, e retry.Event) {
-			if e.Kind == retry.AttemptFailed {
-				a.r.host.log.Warn("the sink cannot take over partitions yet; retrying",
-					"again_in", e.Wait, "error", e.Err)
-			}
-		},
-	})
+	}, a.r.host.retryForever(takeBackoff, "the sink cannot take over partitions yet; retrying"))
 }
 
 // If the sink has a ledger, checkAllOwned returns an error unless the broker confirms that this

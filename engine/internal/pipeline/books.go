@@ -250,24 +250,22 @@ func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, drop
 			break
 		}
 		span := &b.Spans[i]
-		p := k.parts[span.Part.ID]
-		if p == nil && span.From == span.To { // an empty span; the account is closed
+		p, empty := k.parts[span.Part.ID], span.From == span.To
+		if p == nil && empty {
 			if _, known := k.resume(span.Part.ID); !known {
 				continue // the source has reported the partition as deleted
 			}
+		}
+		switch {
+		case p != nil:
+		case empty || k.waiting != nil: // the account was closed, perhaps while the batch waited
 			if p, err = k.partition(span.Part); err != nil {
 				return 0, 0, 0, err
 			}
-		}
-		if p == nil && k.waiting != nil { // it was closed while the batch waited
-			if p, err = k.partition(span.Part); err != nil {
-				return 0, 0, 0, err
-			}
-		}
-		if p == nil {
+		default:
 			return 0, 0, 0, fmt.Errorf("partition %q was settled and never opened", span.Part.ID)
 		}
-		if span.From != span.To {
+		if !empty {
 			k.settleRange(p, span.Range)
 		}
 		k.markDirty(p)

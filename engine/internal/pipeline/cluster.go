@@ -219,6 +219,7 @@ func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 		return fmt.Errorf("state directory: %w", err)
 	}
 	defer func() { _ = f.Close() }() // the text was synced before
+	// ReadAt does not move f, so the text is written at offset 0 below.
 	old, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(want)+1<<10)))
 	switch {
 	case err != nil:
@@ -232,9 +233,6 @@ func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 			b.Name, bucketFile)
 	}
 	if err := f.Truncate(0); err != nil {
-		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
 	}
 	if _, err := io.WriteString(f, want); err != nil {

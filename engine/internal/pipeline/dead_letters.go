@@ -110,14 +110,7 @@ var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).
 // this process, storeSpans returns nil without success.
 func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	store func(context.Context) error) error {
-	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1,
-		Classify: func(error) retry.Action { return retry.Retry }}
-	o.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.AttemptFailed {
-			r.host.log.Warn("the sink could not store the spans of dead letters; retrying",
-				"again_in", e.Wait, "error", e.Err)
-		}
-	}
+	const failed = "the sink could not store the spans of dead letters; retrying"
 	return retry.Do(ctx, func(ctx context.Context) error {
 		err := store(ctx)
 		if err != nil && r.assigned.stale(spans) {
@@ -125,7 +118,7 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 		}
 		r.assigned.fenced(err)
 		return err
-	}, o)
+	}, r.host.retryForever(storeBackoff, failed))
 }
 
 // writeMarkedDead writes dead letters for the records of b that are marked as dead. The reader or a

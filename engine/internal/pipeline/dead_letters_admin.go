@@ -7,8 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -54,7 +52,7 @@ func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
 func (e *Engine) Letters(
 	ctx context.Context, q admin.LetterQuery,
 ) (page admin.LetterPage, err error) {
-	p, s := e.find(q.Pipeline, q.Route)
+	s := e.find(q.Pipeline, q.Route)
 	if s == nil {
 		return page, admin.ErrNoRoute
 	}
@@ -66,28 +64,12 @@ func (e *Engine) Letters(
 	if err = errors.Join(err, state.Close()); err != nil {
 		return page, fmt.Errorf("state directory %s: %w", e.cfg.State, err)
 	}
-	path := LettersPath(p.cfg, s.cfg)
-	dir, err := e.o.FS.OpenDir(filepath.Dir(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return page, nil
-	}
+	path := LettersPath(s.pipe.cfg, s.cfg)
+	entries, err := deadletter.OpenEntries(e.o.FS, path)
 	if err != nil {
-		return page, fmt.Errorf("dead letters: %w", err)
+		return page, err
 	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	file, err := dir.OpenFile(filepath.Base(path), os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return page, nil
-	}
-	if err != nil {
-		return page, fmt.Errorf("dead letters: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	info, err := file.Stat()
-	if err != nil {
-		return page, fmt.Errorf("dead letters: %w", err)
-	}
-	entries := deadletter.NewEntries(io.NewSectionReader(file, 0, info.Size))
+	defer func() { err = errors.Join(err, entries.Close()) }()
 	isSettled := func(id string) bool { return settled[s.key+" "+deadletter.PartitionOf(id)] }
 	if page, err = readLetters(ctx, entries, q, isSettled); err != nil {
 		return page, fmt.Errorf("dead letters %s: %w", path, err)
@@ -131,14 +113,14 @@ func readLetters(
 	return page, nil
 }
 
-// find returns a route and its pipeline, or nil if there is no such route.
-func (e *Engine) find(pipeline, route string) (*pipe, *slot) {
+// find returns a route, or nil if there is no such route.
+func (e *Engine) find(pipeline, route string) *slot {
 	for s := range e.slots() {
 		if s.pipe.name == pipeline && s.cfg.Name == route {
-			return s.pipe, s
+			return s
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // plan returns the running configuration as YAML, with defaults and without secrets.

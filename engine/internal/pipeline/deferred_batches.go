@@ -125,19 +125,8 @@ func (w *waits) check(exists bool, state string) error {
 // dropSettled removes such ranges, and such parts of ranges, from the store.
 func (w *waits) dropSettled() {
 	for _, m := range w.saver.resumed.all() {
-		for _, r := range w.store.Ranges(m.Part.ID) {
-			settled := append([]stream.Range{{To: m.Watermark}}, m.Above...)
-			for _, s := range settled {
-				if s.From.Compare(r.From) < 0 {
-					s.From = r.From
-				}
-				if s.To.Compare(r.To) > 0 {
-					s.To = r.To
-				}
-				if s.From.Compare(s.To) < 0 {
-					w.store.Settled(m.Part.ID, s, 0)
-				}
-			}
+		for _, settled := range append([]stream.Range{{To: m.Watermark}}, m.Above...) {
+			w.store.Settled(m.Part.ID, settled, 0)
 		}
 	}
 }
@@ -287,7 +276,7 @@ func spanCounts(b *stream.Batch) []int64 {
 func (w *waits) Note(it flow.Item[*stream.Batch], wait flow.Wait) {
 	if ranges, ok := w.rangesOf(it.Value); ok {
 		w.store.Note(ranges, wait)
-		w.wake()
+		wake(w.changed)
 	}
 }
 
@@ -296,16 +285,9 @@ func (w *waits) Take(it flow.Item[*stream.Batch], wait flow.Wait) bool {
 	ranges, ok := w.rangesOf(it.Value)
 	if ok {
 		w.store.Hold(ranges, wait)
-		w.wake()
+		wake(w.changed)
 	}
 	return ok
-}
-
-func (w *waits) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // a wakeup is already pending
-	}
 }
 
 // Held implements flow.WaitStore.

@@ -91,7 +91,6 @@ type Engine struct {
 	pipes     []*pipe    // copy on write
 	pool      *supervise.Supervisor
 	end       context.CancelCauseFunc // ends the pool; nil unless the pool runs
-	ended     map[*pipe]bool          // pipes that have ended and will not restart
 	held      bool                    // set by hold, which keeps the engine from ending
 	draining  bool
 	reloaded  *status.Reload  // copy on write
@@ -114,7 +113,7 @@ func New(f *config.Config, o Options) (*Engine, error) {
 	if o.Stall == 0 {
 		o.Stall = defaultStall
 	}
-	e := &Engine{cfg: f, ended: make(map[*pipe]bool)}
+	e := &Engine{cfg: f}
 	o.Log = slog.New(maskingHandler{e.tail.Handler(o.Log.Handler())})
 	o.taps, o.latency = new(tap.Registry), metrics.NewLatency()
 	o.roundTrips = metrics.NewRoundTrips()
@@ -272,7 +271,8 @@ func (e *Engine) supervise(ctx context.Context, pages *pages) error {
 		children = append([]supervise.Child{pages.child()}, children...)
 	}
 	if e.o.telemetry != nil {
-		children = append([]supervise.Child{telemetryChild(e.o.telemetry)}, children...)
+		exporter := supervise.Child{Name: "telemetry", Run: e.o.telemetry.Run}
+		children = append([]supervise.Child{exporter}, children...)
 	}
 	tree, err := supervise.New(engineName, supervise.Spec{}, children...)
 	if err != nil {
@@ -330,14 +330,14 @@ func (e *Engine) pipeEvent(_ context.Context, event supervise.Event) {
 	pipes[i].ended(event)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ended[pipes[i]] = !event.Restart
+	pipes[i].over = !event.Restart
 	e.endIfDone()
 }
 
 // endIfDone ends the pool of pipelines if every pipeline has ended, unless hold keeps the engine
 // from ending. The caller holds e.mu.
 func (e *Engine) endIfDone() {
-	if e.held || e.end == nil || slices.ContainsFunc(e.pipes, func(p *pipe) bool { return !e.ended[p] }) {
+	if e.held || e.end == nil || slices.ContainsFunc(e.pipes, func(p *pipe) bool { return !p.over }) {
 		return
 	}
 	end := e.end

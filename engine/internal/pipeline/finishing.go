@@ -20,35 +20,13 @@ type finishing struct {
 	told  bool
 }
 
-// finish is called when the route has settled the given partitions. It returns those of the route's
-// partitions that the source has finished, for example by renaming the file.
-func (s *slot) finish(ctx context.Context, parts []stream.Partition) []stream.Partition {
-	for _, p := range parts {
-		s.pipe.routeFinished(s, p)
-	}
-	return s.pipe.finish(ctx, s)
-}
-
-// routeFinished notes that the route of slot r has settled all data of a partition, and that
-// the checkpoint has stored this durably.
-func (p *pipe) routeFinished(r *slot, part stream.Partition) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f := p.finishing[part.ID]
-	if f == nil {
-		f = &finishing{part: part, done: make(map[*slot]bool)}
-		p.finishing[part.ID] = f
-		p.order = append(p.order, part.ID)
-	}
-	f.done[r] = true
-}
-
-// finish calls the source's method Finish for each partition that every route has settled. It
-// returns the finished partitions of route r. These include partitions that the source has finished
-// in an earlier call.
-func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
+// finish is called when route r has settled all data of the partitions in settled, and the
+// checkpoint has stored this durably. It calls the source's method Finish for each partition that
+// every route has settled. It returns the finished partitions of route r. These include partitions
+// that the source has finished in an earlier call.
+func (p *pipe) finish(ctx context.Context, r *slot, settled ...stream.Partition) []stream.Partition {
 	var out []stream.Partition
-	for _, f := range p.due(time.Now()) {
+	for _, f := range p.due(r, settled, time.Now()) {
 		if p.finisher != nil {
 			if err := p.finisher.Finish(ctx, f.part); err != nil {
 				p.notFinished(f, err)
@@ -78,11 +56,21 @@ func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	return out
 }
 
-// due returns the partitions for which the caller may call Finish now. It reserves them for the
-// caller: other calls of due do not return them for the time finishClaim.
-func (p *pipe) due(now time.Time) []*finishing {
+// due notes that route r has settled the partitions in settled. It returns the partitions for which
+// the caller may call Finish now, and reserves them for the caller: other calls of due do not return
+// them for the time finishClaim.
+func (p *pipe) due(r *slot, settled []stream.Partition, now time.Time) []*finishing {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, part := range settled {
+		f := p.finishing[part.ID]
+		if f == nil {
+			f = &finishing{part: part, done: make(map[*slot]bool)}
+			p.finishing[part.ID] = f
+			p.order = append(p.order, part.ID)
+		}
+		f.done[r] = true
+	}
 	var out []*finishing
 	for _, id := range p.order {
 		f := p.finishing[id]

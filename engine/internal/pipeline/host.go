@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/internal/faultlog"
 	"github.com/penstock-io/penstock/engine/internal/metrics"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -63,6 +65,19 @@ func (h *host) stopped() error {
 		return *err
 	}
 	return nil
+}
+
+// retryForever returns options with which every error is retried until the context ends. Each failed
+// attempt is logged with the given message.
+func (h *host) retryForever(wait backoff.Policy, message string) retry.Options {
+	return retry.Options{
+		Policy: wait, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry },
+		OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.AttemptFailed {
+				h.log.Warn(message, "again_in", e.Wait, "error", e.Err)
+			}
+		},
+	}
 }
 
 // scoped returns a copy of the host for the processors of one processing goroutine. If they start

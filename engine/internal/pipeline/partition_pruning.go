@@ -69,14 +69,10 @@ type prunedPartition struct {
 // after lateTransaction. It omits those in idle: this run has read no data of them, so they can be
 // removed at once. pruneLate returns the queued partitions for which lateTransaction has passed: no
 // transaction with their data can be open any more.
-func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
+func (s *resumed) pruneLate(drop []string, idle map[string]bool) (ids []string) {
 	now := time.Now()
-	isIdle := make(map[string]bool, len(idle))
-	for _, id := range idle {
-		isIdle[id] = true
-	}
 	for _, id := range drop {
-		if !isIdle[id] {
+		if !idle[id] {
 			s.late = append(s.late, prunedPartition{id, now})
 		}
 	}
@@ -100,13 +96,9 @@ const maxKeptFinished = 10_000
 // such a partition until a later run. Until then, the checkpoint must tell the source that the
 // partition is finished. Otherwise the source could read the partition again for another route that
 // has no ledger and has already deleted its own progress.
-func (r *saver) keepFinished(now, idle []string) (drop []string) {
-	isIdle := make(map[string]bool, len(idle))
-	for _, id := range idle {
-		isIdle[id] = true
-	}
+func (r *saver) keepFinished(now []string, idle map[string]bool) (drop []string) {
 	for _, id := range now {
-		if m, ok := r.layers.mark(id); ok && m.Finished && !isIdle[id] {
+		if m, ok := r.layers.mark(id); ok && m.Finished && !idle[id] {
 			r.resumed.kept = append(r.resumed.kept, id)
 		} else {
 			drop = append(drop, id)
@@ -168,11 +160,12 @@ func (r *saver) pruneAll(ctx context.Context) error {
 }
 
 // forget closes the accounts of deleted partitions (the account of a partition has its settled and
-// unsettled ranges). It returns three lists of ids: now has the partitions with closed accounts.
+// unsettled ranges). It returns the ids in two lists: now has the partitions with closed accounts.
 // later has those with unsettled, waiting or unsaved data: their accounts stay open, and the caller
 // must try again later. idle has those partitions of the list now of which this run has read no
 // data.
-func (k *books) forget(ids []string) (now, later, idle []string) {
+func (k *books) forget(ids []string) (now, later []string, idle map[string]bool) {
+	idle = make(map[string]bool)
 	for _, id := range ids {
 		p := k.parts[id]
 		if k.waits(id) || p != nil && (p.dirty || p.ledger.Pending() > 0) {
@@ -180,7 +173,7 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 			continue
 		}
 		if !k.handedOut(id) {
-			idle = append(idle, id)
+			idle[id] = true
 		}
 		delete(k.parts, id)
 		now = append(now, id)

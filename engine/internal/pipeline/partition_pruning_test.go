@@ -95,7 +95,7 @@ func TestAccountsRest(t *testing.T) {
 func TestPruneLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k resumed
-		if got := k.pruneLate([]string{"a", "idle"}, []string{"idle"}); len(got) > 0 {
+		if got := k.pruneLate([]string{"a", "idle"}, map[string]bool{"idle": true}); len(got) > 0 {
 			t.Errorf("%q are dropped at once", got)
 		}
 		time.Sleep(lateTransaction)

@@ -29,7 +29,7 @@ func TestPing(t *testing.T) {
 		a.pace.Store(int64(20 * time.Second))
 		time.Sleep(time.Second)
 		hanging := make(hangingObserver)
-		_, s := a.e.find("p", "b")
+		s := a.e.find("p", "b")
 		synctest.Wait()
 		s.route.observed.latency = hanging // published by the next Ping
 		if err := ping(); err != nil {

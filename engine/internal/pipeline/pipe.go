@@ -34,13 +34,13 @@ type pipe struct {
 	observed atomic.Pointer[stream.Source] // source, for the status
 	starts   int
 	sharing  sharing
+	over     bool // it has ended and will not restart; guarded by the engine's mu
 
 	mu        sync.Mutex // guards the fields below; not held while Finish is called
 	slots     []*slot    // copy on write
 	opening   *barrier
 	tree      *supervise.Supervisor   // supervisor of the routes; nil if none is running
 	end       context.CancelCauseFunc // ends tree
-	over      map[*slot]bool          // routes that have ended and will not restart
 	held      bool                    // the routes are being changed, so the run must not end
 	closing   bool                    // all routes have ended, and the run is ending
 	finishing map[string]*finishing
@@ -112,6 +112,7 @@ func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error)
 	defer p.mu.Unlock()
 	var children []supervise.Child
 	for _, s := range p.slots {
+		s.over = false
 		if !s.leaving {
 			s.arrived.Store(false)
 			children = append(children, s.child())
@@ -121,7 +122,7 @@ func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error)
 	if err != nil {
 		return nil, err
 	}
-	p.opening, p.tree, p.end, p.over = newBarrier(len(children)), tree, end, make(map[*slot]bool)
+	p.opening, p.tree, p.end = newBarrier(len(children)), tree, end
 	return tree, nil
 }
 
@@ -147,7 +148,7 @@ func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 		return
 	}
 	p.mu.Lock()
-	p.over[slots[i]] = !e.Restart // set before s.ended is called: see leave
+	slots[i].over = !e.Restart // set before s.ended is called: see leave
 	p.mu.Unlock()
 	slots[i].ended(e)
 	p.mu.Lock()
@@ -158,7 +159,7 @@ func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 // endIfDone ends the run if every route has ended and none will restart. It does not end the run
 // while Apply or a replay is changing the routes. The caller holds p.mu.
 func (p *pipe) endIfDone() {
-	if p.held || p.tree == nil || slices.ContainsFunc(p.slots, func(s *slot) bool { return !p.over[s] }) {
+	if p.held || p.tree == nil || slices.ContainsFunc(p.slots, func(s *slot) bool { return !s.over }) {
 		return
 	}
 	p.closing = true

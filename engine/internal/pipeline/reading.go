@@ -18,15 +18,16 @@ import (
 // the route).
 type reader struct {
 	*core
-	line      *line
-	letters   *letterWriter
-	positions announcer
-	waits     *waits
-	pool      *stream.Pool
-	budget    *budget
-	reads     scope
-	left      atomic.Int64 // unread bytes when the reader was closed; -1 if unknown
-	reading   atomic.Int64 // start of the running call of Read, in ns since started; 0 if none
+	line    *line
+	letters *letterWriter
+	// announce gets the progress of new partitions before the sink gets their data
+	announce func(met []stream.Mark, b *stream.Batch)
+	waits    *waits
+	pool     *stream.Pool
+	budget   *budget
+	reads    scope
+	left     atomic.Int64 // unread bytes when the reader was closed; -1 if unknown
+	reading  atomic.Int64 // start of the running call of Read, in ns since started; 0 if none
 
 	reader      stream.Reader // set before Run
 	withdrawals *withdrawals
@@ -60,12 +61,6 @@ func (r *reader) leftBytes() int64 {
 		return (*e).Remaining()
 	}
 	return r.left.Load()
-}
-
-// announcer gets the progress of new partitions before the sink gets their data. See
-// saver.announce.
-type announcer interface {
-	announce(met []stream.Mark, b *stream.Batch)
 }
 
 // line has the channels that carry batches from the reader through the processors to the sender.
@@ -226,11 +221,11 @@ func isClosed(c <-chan struct{}) bool {
 var oneKey = []string{"all"}
 
 // opened counts b, which was just read, in the books. If b has data of new partitions, opened
-// passes their progress to the announcer. It returns the batch's job.
+// announces their progress (see saver.announce). It returns the batch's job.
 func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.recordRead(ctx, b)
 	if len(met) > 0 {
-		r.positions.announce(met, b)
+		r.announce(met, b)
 	}
 	return j, err
 }

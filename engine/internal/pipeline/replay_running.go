@@ -39,10 +39,11 @@ func (e *Engine) ReplayLetters(
 		return result, err
 	}
 	defer e.release()
-	p, s := e.find(pipeline, route)
+	s := e.find(pipeline, route)
 	if s == nil {
 		return result, admin.ErrNoRoute
 	}
+	p := s.pipe
 	result = status.Replay{
 		Pipeline: pipeline, Route: route, At: time.Now().UTC(), Running: true, Discard: discard,
 	}

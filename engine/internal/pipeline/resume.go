@@ -38,7 +38,6 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		held[m.Part.ID] = m
 	}
 	behind := 0
-	var lost amount
 	for local := range r.layers.marks() {
 		if o.OwnLetters && !deadletter.IsPartition(local.Part.ID) {
 			continue
@@ -47,7 +46,6 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 			held[local.Part.ID] = local
 			continue
 		}
-		lost.add(local)
 		m := held[local.Part.ID]
 		// The checkpoint counts ranges that wait for a retry as settled, and the ledger does not.
 		// So a ledger without such ranges is not behind.
@@ -68,9 +66,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 			return !local[id] && !stream.IsRequest(id) && !deadletter.IsPartition(id)
 		})
 	}
-	r.resumed = &resumed{marks: held}
-	// requests are delivered only once
-	r.resumed.ledgerEmpty = len(marks) == 0 && lost.partitions > 0 && o.Keep == 0
+	r.resumed = &resumed{marks: held, maybeLost: len(marks) == 0 && o.Keep == 0 && !o.OwnLetters}
 	if behind > 0 {
 		r.host.log.Warn("the sink's ledger is behind the local state; the missing data is "+
 			"delivered again", "partitions", behind)
@@ -84,7 +80,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 // of dead letters does not open that store. In a replay, checkLedger therefore accepts an empty
 // ledger if, according to the checkpoint, ranges of each partition wait.
 func (r *saver) checkLedger() error {
-	if r.resumed == nil || !r.resumed.ledgerEmpty {
+	if r.resumed == nil || !r.resumed.maybeLost {
 		return nil
 	}
 	var lost amount
@@ -96,7 +92,11 @@ func (r *saver) checkLedger() error {
 	if lost.partitions == 0 {
 		return nil
 	}
-	return noRestart(r.emptyLedger(lost))
+	return noRestart(fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state "+
+		"shows progress in %d partitions; up to %d bytes "+
+		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with %s",
+		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions,
+		r.slot.pipe.resetCommand(r.key)))
 }
 
 // amount is the amount of data that was delivered, dead-lettered or dropped according to the
@@ -119,22 +119,13 @@ func (a *amount) add(m stream.Mark) {
 	}
 }
 
-// emptyLedger returns the error for an empty ledger if the local checkpoint has progress.
-func (r *saver) emptyLedger(lost amount) error {
-	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows "+
-		"progress in %d partitions; up to %d bytes "+
-		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with %s",
-		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions,
-		r.slot.pipe.resetCommand(r.key))
-}
-
 // resumed has the progress with which the route started, as loaded from the ledger of its sink.
 // Its methods mark, all and forget are safe for concurrent use.
 type resumed struct {
 	mu    sync.RWMutex // guards marks, from which deleted partitions are removed
 	marks map[string]stream.Mark
-	// the ledger has no progress, and the checkpoint has some; see saver.checkLedger
-	ledgerEmpty bool
+	// the ledger has no progress, so it was lost if the checkpoint has some; see saver.checkLedger
+	maybeLost bool
 
 	// late and kept are used only during saves, one save at a time. Both are ordered from oldest to
 	// newest.
@@ -158,15 +149,13 @@ func (s *resumed) all() []stream.Mark {
 // forget deletes the progress of the partitions in ids. Some of them are also in idle: this run has
 // not read them. forget returns the partitions in idle that had progress. The sink can delete its
 // rows of these at once.
-func (s *resumed) forget(ids, idle []string) (had []string) {
+func (s *resumed) forget(ids []string, idle map[string]bool) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range idle {
-		if _, ok := s.marks[id]; ok {
+	for _, id := range ids {
+		if _, ok := s.marks[id]; ok && idle[id] {
 			had = append(had, id)
 		}
-	}
-	for _, id := range ids {
 		delete(s.marks, id)
 	}
 	return had

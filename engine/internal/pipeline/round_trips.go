@@ -23,12 +23,8 @@ func (w *timedWorker) Deliver(ctx context.Context, a stream.Attempt) (stream.Rep
 	return w.Worker.Deliver(ctx, a)
 }
 
-// timed returns the sink's lanes with workers that also record the duration of each attempt. If
-// attempts are not measured (o.roundTrips is nil), it returns the lanes unchanged.
+// timed returns the sink's lanes with workers that also record the duration of each attempt.
 func (o *observers) timed(lanes []stream.Lane) []stream.Lane {
-	if o == nil || o.roundTrips == nil {
-		return lanes
-	}
 	lanes = slices.Clone(lanes)
 	for i := range lanes {
 		if lanes[i].Worker != nil { // the sender reports a nil worker as an error

@@ -24,10 +24,9 @@ var ErrDraining = errors.New("pipeline: draining")
 // The work is done by a reader, processors, a sender and a saver, which share a core.
 type route struct {
 	*core
-	pipe  *pipe
-	slot  *slot
-	stall time.Duration
-	sink  stream.Sink
+	pipe *pipe
+	slot *slot
+	sink stream.Sink
 
 	parking    stream.ParkingSink // the sink; nil if it parks no records
 	letters    *letterWriter
@@ -117,7 +116,7 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 		defer close(saved)
 		return r.saver.Run(saveCtx)
 	})
-	if r.once && r.stall > 0 {
+	if r.once && r.slot.o.Stall > 0 {
 		group.Go("stall", r.watchStall)
 	}
 	err = r.sender.Run(ctx)
@@ -282,7 +281,7 @@ func (r *route) awaitSettled(ctx context.Context, cause func(why error) error) e
 // watchStall stops a finite run if data waits and none settles for too long, or if every worker is
 // misconfigured.
 func (r *route) watchStall(ctx context.Context) error {
-	tick := time.NewTicker(min(max(r.stall/20, 10*time.Millisecond), outageTick))
+	tick := time.NewTicker(min(max(r.slot.o.Stall/20, 10*time.Millisecond), outageTick))
 	defer tick.Stop()
 	lost := outageDetector{grace: onceGrace}
 	for {
@@ -295,9 +294,9 @@ func (r *route) watchStall(ctx context.Context) error {
 		quiet := r.now() - time.Duration(r.progress.Load())
 		if unsettled == 0 {
 			r.progress.Store(int64(r.now()))
-		} else if quiet >= r.stall {
+		} else if quiet >= r.slot.o.Stall {
 			r.host.stop(fmt.Errorf("nothing was delivered for %v while %d records wait: %s",
-				r.stall, unsettled, r.trouble()))
+				r.slot.o.Stall, unsettled, r.trouble()))
 			return nil
 		}
 		if lost.reached(r) {
@@ -309,7 +308,7 @@ func (r *route) watchStall(ctx context.Context) error {
 
 // trouble returns the reason why the workers do not deliver.
 func (r *route) trouble() string {
-	if s, ok := r.processors.longestStep(); ok && time.Since(s.began) >= r.stall/2 {
+	if s, ok := r.processors.longestStep(); ok && time.Since(s.began) >= r.slot.o.Stall/2 {
 		return fmt.Sprintf("%s has worked on one batch for %v", s.name, time.Since(s.began).Round(time.Second))
 	}
 	if last := r.failures.latest(); last != "" {

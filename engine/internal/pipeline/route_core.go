@@ -37,20 +37,19 @@ type core struct {
 
 // observers observe the batches of a route for sampling and metrics.
 type observers struct {
-	tap      *tap.Route          // nil if the route cannot be tapped
-	manifest *manifest.Route     // nil if there is none
-	latency  prometheus.Observer // from reading to settling; nil if not measured
-	// roundTrips measures attempts; nil if disabled.
-	roundTrips prometheus.Observer
+	tap        *tap.Route
+	manifest   *manifest.Route     // nil if there is none
+	latency    prometheus.Observer // from reading to settling
+	roundTrips prometheus.Observer // of attempts
 }
 
 // tapped reports whether a client samples records of the route.
-func (o *observers) tapped() bool { return o != nil && o.tap.Active() }
+func (o *observers) tapped() bool { return o.tap.Active() }
 
 // settled notes in the manifest that a batch was delivered, dropped or, if deadLettered is set,
 // dead-lettered.
 func (o *observers) settled(b *stream.Batch, deadLettered bool) {
-	if o != nil && o.manifest != nil {
+	if o.manifest != nil {
 		o.manifest.Settled(b, deadLettered)
 	}
 }
@@ -58,14 +57,14 @@ func (o *observers) settled(b *stream.Batch, deadLettered bool) {
 // sent observes the time from reading to the outcome of a batch that was delivered or
 // dead-lettered. It is not called for batches that settle without being sent.
 func (o *observers) sent(b *stream.Batch) {
-	if o != nil && o.latency != nil && !b.Time.IsZero() {
+	if !b.Time.IsZero() {
 		o.latency.Observe(time.Since(b.Time).Seconds())
 	}
 }
 
 // read notes that a batch was read.
 func (o *observers) read(b *stream.Batch) {
-	if o != nil && o.manifest != nil {
+	if o.manifest != nil {
 		o.manifest.Read(b)
 	}
 }

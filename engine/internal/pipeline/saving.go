@@ -368,7 +368,7 @@ func (r *saver) report(ctx context.Context) error {
 // finish lets the source finish the given partitions, for example rename files, and records the
 // finished ones in the books.
 func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
-	for _, p := range r.slot.finish(ctx, parts) {
+	for _, p := range r.slot.pipe.finish(ctx, r.slot, parts...) {
 		r.mu.Lock()
 		r.books.finish(p.ID)
 		r.mu.Unlock()

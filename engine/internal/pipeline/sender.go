@@ -25,7 +25,6 @@ type sender struct {
 	next    func(ctx context.Context) (*job, error) // the next batch, in read order
 	unsaved func(bytes int64, parts int)            // called after each batch has settled
 	broken  func(err error)                         // called if next or a processor has failed
-	all     bool                                    // also send empty batches, to store their spans
 
 	withdrawals *withdrawals // set before Run
 	stability   stability
@@ -43,7 +42,9 @@ type sender struct {
 }
 
 // Run delivers until the data ends.
-func (r *sender) Run(ctx context.Context) error { return r.sender.Run(ctx, producer{r}) }
+func (r *sender) Run(ctx context.Context) error {
+	return r.sender.Run(ctx, flow.ProducerFunc[*stream.Batch](r.nextItem))
+}
 
 // open creates the sender of package flow for the sink's lanes. A lane is a worker's place in
 // that sender.
@@ -210,37 +211,34 @@ func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*strea
 	return []flow.Item[*stream.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
-// producer passes batches to the sender in read order. If the route needs no processing goroutines,
-// producer also reads the batches itself. Each batch then goes from the source to the sender
-// without a switch between goroutines.
-type producer struct{ r *sender }
-
-// Next implements flow.Producer.
-func (p producer) Next(ctx context.Context) (flow.Item[*stream.Batch], error) {
-	it, err := p.next(ctx)
+// nextItem passes batches to the sender of package flow in read order. If the route needs no
+// processing goroutines, nextItem also reads the batches itself. Each batch then goes from the
+// source to the sender without a switch between goroutines.
+func (r *sender) nextItem(ctx context.Context) (flow.Item[*stream.Batch], error) {
+	it, err := r.nextToSend(ctx)
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
-		p.r.broken(err)
+		r.broken(err)
 	}
 	return it, err
 }
 
-func (p producer) next(ctx context.Context) (flow.Item[*stream.Batch], error) {
+func (r *sender) nextToSend(ctx context.Context) (flow.Item[*stream.Batch], error) {
 	for {
-		j, err := p.r.next(ctx)
+		j, err := r.next(ctx)
 		switch {
 		case err != nil:
 			return flow.Item[*stream.Batch]{}, err
-		case !p.r.withdrawals.take(j):
+		case !r.withdrawals.take(j):
 			j.batch.Release()
 			continue
 		case j.err != nil:
 			j.batch.Release()
 			return flow.Item[*stream.Batch]{}, j.err
-		case !p.r.nothingToSend(j.batch):
-			p.r.assigned.send(j.batch)
-			return p.r.item(j.batch, j.keys), nil
+		case !r.nothingToSend(j.batch):
+			r.assigned.send(j.batch)
+			return r.item(j.batch, j.keys), nil
 		}
-		p.r.settleUnsent(j.batch)
+		r.settleUnsent(j.batch)
 	}
 }
 
@@ -251,4 +249,6 @@ func (r *sender) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
 // nothingToSend reports whether b needs no worker, because none of its records is kept. It always
 // returns false if the sink has a ledger (the progress in its own database): even for such a batch,
 // the sink must store the range of source positions.
-func (r *sender) nothingToSend(b *stream.Batch) bool { return !r.all && b.Kept() == 0 }
+func (r *sender) nothingToSend(b *stream.Batch) bool {
+	return r.letters.ledgered == nil && b.Kept() == 0
+}

@@ -35,6 +35,7 @@ type slot struct {
 	failures   *failures
 	arrived    atomic.Bool   // it has entered the pipeline's barrier
 	leaving    bool          // it is being removed; guarded by the pipeline's mu
+	over       bool          // it has ended and will not restart; guarded by the pipeline's mu
 	left       chan struct{} // closed when the route has ended after drain
 	leftOnce   sync.Once
 

@@ -53,11 +53,7 @@ func (e *Engine) statusWithoutTree() status.Status {
 
 // sourceFailure returns the reason why the source gets no data now, or "".
 func (p *pipe) sourceFailure() string {
-	source := p.observed.Load()
-	if source == nil {
-		return ""
-	}
-	retrying, ok := (*source).(stream.RetryingSource)
+	retrying, ok := (*p.observed.Load()).(stream.RetryingSource)
 	if !ok {
 		return ""
 	}
@@ -71,11 +67,7 @@ func (p *pipe) sourceFailure() string {
 // heldFiles describes the deleted files that the source keeps open. It returns nil if the source
 // does not implement stream.Holder.
 func (p *pipe) heldFiles() *status.Held {
-	source := p.observed.Load()
-	if source == nil {
-		return nil
-	}
-	holder, ok := (*source).(stream.Holder)
+	holder, ok := (*p.observed.Load()).(stream.Holder)
 	if !ok {
 		return nil
 	}

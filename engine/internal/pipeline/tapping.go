@@ -93,7 +93,7 @@ func sampleOf(b *stream.Batch, i int, kept string) tap.Sample {
 // "source" (see tap.Stage.Matches), and rate is the maximum number of samples per second and stage.
 func (e *Engine) Tap(route, stage string, rate int) (*tap.Subscription, error) {
 	pipeline, name, _ := strings.Cut(route, "/")
-	_, s := e.find(pipeline, name)
+	s := e.find(pipeline, name)
 	if s == nil {
 		return nil, admin.ErrNoRoute
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/admin"
 	"github.com/penstock-io/penstock/engine/internal/telemetry"
 	"github.com/penstock-io/penstock/flow/control"
-	"github.com/penstock-io/penstock/supervise"
 )
 
 // newExporter returns the exporter for the config's telemetry, or nil if it is disabled.
@@ -35,35 +34,28 @@ func collectorsOf(e *Engine) []prometheus.Collector {
 	return out
 }
 
-func telemetryChild(e *telemetry.Exporter) supervise.Child {
-	return supervise.Child{Name: "telemetry", Run: e.Run}
-}
-
-// observer is the type of flow.Options.Trace: a function that gets each event of the sender, and
-// the commands that the event has caused.
-type observer = func(*control.Event, []control.Command)
-
-// observe returns a function that passes the sender's events to the trace file of flow.trace and to
-// the tracer of telemetry. It returns nil if both are disabled.
-func (r *sender) observe(c control.Config) (observer, error) {
-	file, err := r.openTrace(c)
-	if err != nil {
-		return nil, err
+// observe returns the function for flow.Options.Trace. It passes the sender's events, and the
+// commands that they have caused, to the trace file of flow.trace and to the tracer of telemetry. It
+// returns nil if both are disabled.
+func (r *sender) observe(c control.Config) (func(*control.Event, []control.Command), error) {
+	var all []func(e *control.Event, do []control.Command, laneName string)
+	if r.cfg.Flow.Trace != "" {
+		if err := r.openTrace(c); err != nil {
+			return nil, err
+		}
+		all = append(all, r.trace.Event)
 	}
-	var spans observer
 	if r.tracer != nil {
-		t := r.tracer(time.Now())
-		spans = func(e *control.Event, do []control.Command) { t.Event(e, do, r.laneName(e)) }
+		all = append(all, r.tracer(time.Now()).Event)
 	}
-	switch {
-	case spans == nil:
-		return file, nil
-	case file == nil:
-		return spans, nil
+	if len(all) == 0 {
+		return nil, nil
 	}
 	return func(e *control.Event, do []control.Command) {
-		file(e, do)
-		spans(e, do)
+		name := r.laneName(e)
+		for _, event := range all {
+			event(e, do, name)
+		}
 	}, nil
 }
 

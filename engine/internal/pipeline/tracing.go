@@ -8,22 +8,18 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// openTrace starts the trace file of flow.trace and returns the function for flow.Options.Trace. It
-// returns nil if tracing is disabled.
-func (r *sender) openTrace(c control.Config) (func(*control.Event, []control.Command), error) {
-	if r.cfg.Flow.Trace == "" {
-		return nil, nil
-	}
+// openTrace starts the trace file of flow.trace.
+func (r *sender) openTrace(c control.Config) error {
 	t, err := trace.Create(r.host.fs, r.cfg.Flow.Trace, c, trace.Options{
 		Max: int64(r.cfg.Flow.TraceMax), Log: r.host.log,
 		About: trace.About{Route: r.key, Started: time.Now(), Program: Version(), Arch: runtime.GOARCH},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.trace = t
 	r.host.Go("trace", t.Run)
-	return func(e *control.Event, do []control.Command) { t.Event(e, do, r.laneName(e)) }, nil
+	return nil
 }
 
 // closeTrace ends the trace file. If that fails, the route does not fail.

@@ -77,14 +77,7 @@ func (r *sender) withdrawUnsent() {
 }
 
 // isProcessed reports whether the processors have finished with the job without an error.
-func (j *job) isProcessed() bool {
-	select {
-	case <-j.done:
-		return j.err == nil
-	default:
-		return false
-	}
-}
+func (j *job) isProcessed() bool { return isClosed(j.done) && j.err == nil }
 
 // withdrawal decides whether the sender must withdraw an item instead of delivering it. sent
 // reports that a worker has got the item before. withdrawal is the function for

@@ -178,15 +178,6 @@ func changes(before, now []Record) int {
 	return max(len(before), len(now)) - same
 }
 
-// Lines splits text into lines without line ends.
-func Lines(text []byte) [][]byte {
-	text = bytes.TrimSuffix(text, []byte("\n"))
-	if len(text) == 0 {
-		return nil
-	}
-	return bytes.Split(text, []byte("\n"))
-}
-
 // host is the stream.Host of the processors. group has the goroutines of the current run.
 type host struct {
 	log   *slog.Logger

@@ -34,7 +34,8 @@ func TestProcess(t *testing.T) {
 	}
 	var steps []Step
 	err = chain.Run(t.Context(), func(ctx context.Context) (err error) {
-		steps, err = chain.Process(ctx, Lines([]byte("{\"a\":2,\"b\":3}\n{\"a\":1}\nx\n")))
+		lines := [][]byte{[]byte(`{"a":2,"b":3}`), []byte(`{"a":1}`), []byte("x")}
+		steps, err = chain.Process(ctx, lines)
 		return err
 	})
 	if err != nil {
@@ -154,7 +155,7 @@ func TestProcessorFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = chain.Run(t.Context(), func(ctx context.Context) error {
-		_, err := chain.Process(ctx, Lines([]byte("x")))
+		_, err := chain.Process(ctx, [][]byte{[]byte("x")})
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "a doubtful line") ||

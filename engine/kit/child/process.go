@@ -213,48 +213,37 @@ var errPanicked = errors.New("the goroutine that uses it panicked")
 func start(s Spec) (*Process, error) {
 	p := &Process{name: s.name(), cmd: s.command(), log: newLogWriter(s.Log, s.Attrs),
 		exited: make(chan struct{})}
-	var theirs, ours []*os.File
-	closeAll := func(files []*os.File) {
-		for _, f := range files {
-			_ = f.Close()
+	var readEnds, writeEnds [3]*os.File // of standard input, output and error
+	for i := range readEnds {
+		var err error
+		if readEnds[i], writeEnds[i], err = os.Pipe(); err != nil {
+			closeAll(readEnds[:i])
+			closeAll(writeEnds[:i])
+			return nil, fmt.Errorf("start %s: %w", p.name, err)
 		}
 	}
-	pipe := func() (r, w *os.File, err error) {
-		if r, w, err = os.Pipe(); err != nil {
-			err = fmt.Errorf("start %s: %w", p.name, err)
-		}
-		return r, w, err
-	}
-	in, w, err := pipe()
-	if err != nil {
-		return nil, err
-	}
-	theirs, ours = append(theirs, in), append(ours, w)
-	r, out, err := pipe()
-	if err == nil {
-		theirs, ours = append(theirs, out), append(ours, r)
-		var e, errs *os.File
-		if e, errs, err = pipe(); err == nil {
-			theirs, ours = append(theirs, errs), append(ours, e)
-			p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, errs
-			p.in, p.out, p.stderr = w, r, e
-			if err = p.cmd.Start(); err != nil {
-				err = startError(p.name, err)
-			}
-		}
-	}
+	p.in, p.out, p.stderr = writeEnds[0], readEnds[1], readEnds[2]
+	theirs := []*os.File{readEnds[0], writeEnds[1], writeEnds[2]}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	err := p.cmd.Start()
 	if s.KeepInput && err == nil {
-		p.input, theirs = in, theirs[1:]
+		p.input, theirs = theirs[0], theirs[1:]
 	}
 	closeAll(theirs)
 	if err != nil {
-		closeAll(ours)
-		return nil, err
+		closeAll([]*os.File{p.in, p.out, p.stderr})
+		return nil, startError(p.name, err)
 	}
 	if err := limit(p.cmd.Process.Pid, s); err != nil {
 		p.log.say("cannot set the limits of a child", err)
 	}
 	return p, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
 }
 
 // wait waits for the process and kills the rest of its group. It returns the error of cmd.Wait.

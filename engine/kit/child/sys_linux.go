@@ -3,6 +3,7 @@ package child
 import (
 	"errors"
 	"math"
+	"os"
 	"syscall"
 	"time"
 
@@ -34,4 +35,20 @@ func limit(pid int, s Spec) error {
 		set(unix.RLIMIT_CPU, uint64(math.Ceil(float64(s.CPU)/float64(time.Second))))
 	}
 	return errors.Join(errs...)
+}
+
+// unreadBytes returns the number of bytes in a pipe, given its read end.
+func unreadBytes(readEnd *os.File) (bytes int, ok bool) {
+	raw, err := readEnd.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		bytes, failed = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+	})
+	if err != nil || failed != nil {
+		return 0, false
+	}
+	return bytes, true
 }
