@@ -56,9 +56,6 @@ const (
 	startLargeStep = 1.5  // later steps, which are smaller: an excess costs more than a round trip
 	startSmallStep = 1.25
 	startQueued    = 3.0 // samples, or a quarter of the window, that must show a queue to end it
-	// startNoGrowth is the number of round trips after the start-up during which the window does
-	// not grow. The start-up has just measured how many batches the worker serves at once.
-	startNoGrowth = 8
 	// startEarly is the maximum share of a round that batches sent before the round may have.
 	startEarly       = 1.0 / 4
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
@@ -224,7 +221,7 @@ func (d *delay) started(v *verdict, now time.Duration) {
 		d.startup.on = false
 		d.since = now
 		if calm {
-			d.unsmoothed, d.noGrowthRounds, d.measured = true, d.rounds(startNoGrowth), true
+			d.unsmoothed = true
 		}
 	case calm && v.limited && !d.mayBeDropping():
 		if d.widen(!u.mayBeRandom(d.round.n)); d.w > v.before {
