@@ -219,6 +219,9 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 		}
 		t.overdue.push(a)
 	}
+	if g := (breakerGate{lanes: t.lanes, lane: l}); g.isCautious() {
+		l.br.trial = a
+	}
 	t.lanes.updateRoom(l)
 	t.lanes.policy.changed(l.at, t.lanes.cands)
 	return a.deadline

@@ -27,10 +27,11 @@ type breaker struct {
 	until      time.Duration
 	outage     outage
 	probe      *attempt
+	trial      *attempt // the only attempt allowed while the next failure would open the breaker
 }
 
 // breakerGate is shut while the lane's breaker is open or pauses the lane briefly, and during the
-// global backoff.
+// global backoff. While the next failure would open the breaker, it allows one attempt at a time.
 type breakerGate struct {
 	lanes *lanes
 	lane  *lane
@@ -39,14 +40,24 @@ type breakerGate struct {
 func newBreakerGate(ls *lanes, l *lane) gate { return &breakerGate{lanes: ls, lane: l} }
 
 func (g *breakerGate) room(time.Duration) int {
-	if g.lane.br.shut() || g.lanes.global.active {
+	b := &g.lane.br
+	switch {
+	case b.shut() || g.lanes.global.active:
 		return 0
+	case !g.isCautious():
+		return unlimited
 	}
-	return unlimited
+	return one(b.trial == nil)
 }
 
 func (g *breakerGate) next(time.Duration) (time.Duration, bool) {
 	return g.lane.br.until, g.lane.br.shut()
+}
+
+// isCautious reports whether the next failure would open the breaker.
+func (g *breakerGate) isCautious() bool {
+	b := &g.lane.br
+	return b.streak > 0 && !b.shut() && b.streak == g.lanes.blame.streak(g.lanes.cfg.Breaker.Failures)-1
 }
 
 func (b *breaker) shut() bool { return b.open || b.briefPause }
@@ -263,6 +274,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 	}
 	b.fault, b.probe, b.outage = why, nil, outage{}
 	b.rateBefore, b.opened = l.limit.measured(bs.now), bs.now
+	b.trial = nil
 	if b.open && bs.cfg.Breaker.Probe == nil {
 		b.until = bs.nextProbeAt(why, true)
 	} else {
@@ -374,10 +386,10 @@ func (bs *breakers) throttle(a *attempt) {
 }
 
 // releaseProbe handles the end of attempt a. If a was a probe (of a breaker or of the global
-// backoff) or a trial of a level, another one may now be sent.
+// backoff) or a trial (of a breaker or a level), another one may now be sent.
 func (bs *breakers) releaseProbe(a *attempt) {
 	l := a.lane
-	for _, p := range [...]**attempt{&l.br.probe, &l.level.trial, &bs.lanes.global.probe} {
+	for _, p := range [...]**attempt{&l.br.probe, &l.br.trial, &l.level.trial, &bs.lanes.global.probe} {
 		if *p == a {
 			*p = nil
 		}

@@ -231,6 +231,9 @@ func (t *attempts) timeout(a *attempt) {
 		t.hung(a)
 	}
 	l.stats.timedOut++
+	if l.br.trial == a {
+		l.br.trial = nil
+	}
 	if a.canceled {
 		return
 	}
