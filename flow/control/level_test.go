@@ -63,9 +63,9 @@ func TestChanceIsNoLevel(t *testing.T) {
 	}
 }
 
-// TestLevelOfRandomFailuresEnds checks a level that was found from four refusals in a row, before it
-// was known that the worker fails 30 % of all attempts by chance. The level must end when this share
-// is known, because four refusals are then too little evidence.
+// TestLevelOfRandomFailuresEnds checks a level that was found from four refusals in a row, before
+// it was known that the worker fails 30 % of all attempts by chance. The level must end when this
+// share is known, because four refusals are then too little evidence.
 func TestLevelOfRandomFailuresEnds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var v level

@@ -52,9 +52,10 @@ func TestStartUpFindsTheSlots(t *testing.T) {
 	}
 }
 
-// TestStartUpEndsAtTheLoad checks a load that never has more than three batches in flight. The first
-// round trips are equal by chance, so the start-up widens the window to 12. When it ends because the
-// load does not use the window, the window must be the three batches that the load has used.
+// TestStartUpEndsAtTheLoad checks a load that never has more than three batches in flight. The
+// first round trips are equal by chance, so the start-up widens the window to 12. When it ends
+// because the load does not use the window, the window must be the three batches that the load has
+// used.
 func TestStartUpEndsAtTheLoad(t *testing.T) {
 	w := Queue{}.New().(*queueWindow)
 	now := time.Duration(0)
@@ -63,8 +64,8 @@ func TestStartUpEndsAtTheLoad(t *testing.T) {
 		limited := batches == int(w.Limit())
 		for i := range batches {
 			w.OnSample(Sample{
-				Now: now, RoundTrip: 50 * ms, Cost: 1, InFlightAtSend: float64(i + 1), Limited: limited,
-				Done: float64(batches), Epoch: w.Epoch(),
+				Now: now, RoundTrip: 50 * ms, Cost: 1, Done: float64(batches),
+				InFlightAtSend: float64(i + 1), Limited: limited, Epoch: w.Epoch(),
 			})
 		}
 	}
