@@ -160,7 +160,7 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 		out = t.settlement.deliver(it, a, out)
 	case Throttled:
 		t.breakers.throttle(a)
-		t.backlog.bucket.refund(a)
+		t.backlog.budget.refund(a, t.now)
 		t.backlog.put(it, nil)
 		it.waited = it.waited || it.state == inRedo // the throttle gate makes the item wait
 	case Retryable, TimedOut:
@@ -179,7 +179,7 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 			l.stats.failed++
 			t.breakers.failed(l, a, Misconfigured)
 		}
-		t.backlog.bucket.refund(a)
+		t.backlog.budget.refund(a, t.now)
 		t.backlog.put(it, nil)
 	case Split:
 		if a.partial {

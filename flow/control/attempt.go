@@ -153,7 +153,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	t.last = a
 	a.item, a.lane, a.cost, a.sent, a.ofSuspect = it, l, it.cost, t.now, why == SuspectAttempt
 	if why == InOrder && it.needsToken {
-		t.backlog.bucket.takeToken(a, t.now)
+		t.backlog.budget.takeToken(a, t.now)
 	}
 	l.repeated = it.number > 1 && why == InOrder
 	it.needsToken, it.awaitsToken = false, false

@@ -21,7 +21,7 @@ type backlog struct {
 	delayed       delays
 	suspects      suspects
 	retrying      retrying
-	bucket        tokenBucket
+	budget        budget
 	// number of new items started since the machine last had room while the source had no item
 	consecutiveNew int
 
@@ -37,7 +37,7 @@ func newBacklog(e *env, l *lanes) *backlog {
 		env: e, lanes: l,
 		keys:     make(map[uint32]*keyState),
 		retrying: retrying{deferred: deferring{asked: make(map[uint64]*item)}},
-		bucket:   tokenBucket{Budget: e.cfg.Budget, tokens: e.cfg.Budget.Burst},
+		budget:   newBudget(e.cfg.Budget),
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/penstock-io/penstock/rate"
 )
 
 // Budget bounds the rate of failed retries, so that the failure of some workers does not multiply
@@ -32,7 +34,6 @@ const (
 	defaultShare     = 0.1
 	defaultPerSecond = 10.0
 	defaultBurst     = 10.0
-	wholeToken       = 1 - 1e-9 // sums of shares are not exact
 )
 
 // withDefaults checks b and replaces zeros by the defaults.
@@ -54,27 +55,25 @@ func (b Budget) withDefaults() (Budget, error) {
 	return b, nil
 }
 
-// tokenBucket is the state of a Budget.
-type tokenBucket struct {
+// budget is the state of a Budget.
+type budget struct {
 	Budget
-	tokens  float64
-	filled  time.Duration
+	bucket  rate.Bucket
 	awaited bool   // at the last dispatch an item had to wait for a token
 	waits   uint64 // waits of items for a token, one for each attempt
 }
 
-func (p *tokenBucket) bounded() bool { return p.Share >= 0 }
-
-func (p *tokenBucket) fill(now time.Duration) {
-	p.tokens = min(p.tokens+(now-p.filled).Seconds()*p.PerSecond, p.Burst)
-	p.filled = now
+func newBudget(b Budget) budget {
+	return budget{Budget: b, bucket: rate.NewBucket(b.PerSecond, b.Burst)}
 }
 
+func (p *budget) bounded() bool { return p.Share >= 0 }
+
 // earn adds Share tokens for a delivery by attempt a. If a took a token, it returns that one, too.
-func (p *tokenBucket) earn(a *attempt) {
-	p.tokens = min(p.tokens+max(0, p.Share), p.Burst)
+func (p *budget) earn(a *attempt, now time.Duration) {
+	p.bucket.Add(now, max(0, p.Share))
 	if a.tookToken {
-		p.tokens = min(p.tokens+1, p.Burst)
+		p.bucket.Add(now, 1)
 	}
 }
 
@@ -82,23 +81,19 @@ func (p *tokenBucket) earn(a *attempt) {
 // delivered nor failed (example: the worker was full). The next attempt of the item then takes a
 // token again. There is one exception: an item that already waits for this attempt, in the queue of
 // items that need no token, takes none.
-func (p *tokenBucket) refund(a *attempt) {
+func (p *budget) refund(a *attempt, now time.Duration) {
 	if a.tookToken {
 		a.tookToken = false
 		a.item.needsToken = a.item.needsToken || a.item.state != inRedo
-		p.tokens = min(p.tokens+1, p.Burst)
+		p.bucket.Add(now, 1)
 	}
 }
 
 // outOfTokens reports whether the bucket has no token for a retry. If so, it marks the first
 // maxScan items that wait for a token, and counts each wait once, for BudgetStatus.
 func (b *backlog) outOfTokens() bool {
-	p := &b.bucket
-	if !p.bounded() {
-		return false
-	}
-	p.fill(b.now)
-	if p.tokens >= wholeToken {
+	p := &b.budget
+	if !p.bounded() || p.bucket.Wait(b.now, 1) == 0 {
 		return false
 	}
 	p.awaited = true
@@ -112,19 +107,17 @@ func (b *backlog) outOfTokens() bool {
 }
 
 // takeToken takes a token from the bucket for attempt a, which retries a failed item.
-func (p *tokenBucket) takeToken(a *attempt, now time.Duration) {
+func (p *budget) takeToken(a *attempt, now time.Duration) {
 	a.tookToken = true
-	p.fill(now)
-	p.tokens = max(0, p.tokens-1)
+	p.bucket.Take(now, 1)
 }
 
 // tokenAt returns the time of the next token, and false if no item waits for one.
-func (p *tokenBucket) tokenAt() (at time.Duration, ok bool) {
+func (p *budget) tokenAt(now time.Duration) (at time.Duration, ok bool) {
 	if !p.awaited {
 		return 0, false
 	}
-	missing := max(0, 1-p.tokens) / p.PerSecond
-	return p.filled + time.Duration(math.Ceil(missing*float64(time.Second))), true
+	return now + p.bucket.Wait(now, 1), true
 }
 
 // BudgetStatus is a snapshot of the redelivery budget.
@@ -135,11 +128,11 @@ type BudgetStatus struct {
 }
 
 func (b *backlog) budgetStatus() BudgetStatus {
-	p := &b.bucket
+	p := &b.budget
 	if !p.bounded() {
 		return BudgetStatus{Tokens: -1}
 	}
-	s := BudgetStatus{Tokens: min(p.tokens+max(0, b.now-p.filled).Seconds()*p.PerSecond, p.Burst), Waited: p.waits}
+	s := BudgetStatus{Tokens: max(0, p.bucket.Tokens(b.now)), Waited: p.waits}
 	if p.awaited {
 		for i := range b.redoWithToken.ready.len() {
 			if b.redoWithToken.ready.at(i).awaitsToken {

@@ -88,7 +88,7 @@ var gateKinds = []struct {
 		means: "waiting batches must keep their order behind the batches in flight",
 	},
 	{
-		name: gateBudget, binds: func(m *Machine) bool { return m.backlog.bucket.awaited },
+		name: gateBudget, binds: func(m *Machine) bool { return m.backlog.budget.awaited },
 		means: "failed batches wait for the retry budget: recently too many attempts failed for " +
 			"the number of deliveries",
 	},

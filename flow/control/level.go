@@ -184,9 +184,10 @@ func (v *level) byChance() float64 { return min(max(v.chance, minLevelChance), m
 func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
 // explained reports whether random failures alone explain the refusals beyond the known level,
-// because the estimate of their share (chance) has grown since the level was found.
+// because the estimate of their share (chance) has grown since the level was found. The evidence
+// must then be less than half of that from which a level is assumed.
 func (v *level) explained() bool {
-	return v.beyond*refusedBeyond(v.byChance()) < levelSure/2
+	return v.beyond*refusedBeyond(v.byChance()) < (levelSure+v.caution())/2
 }
 
 // logOdds returns the logarithm of the odds that refusals begin at the given level.

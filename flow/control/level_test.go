@@ -63,6 +63,27 @@ func TestChanceIsNoLevel(t *testing.T) {
 	}
 }
 
+// TestLevelOfRandomFailuresEnds checks a level that was found from four refusals in a row, before
+// it was known that the worker fails 30 % of all attempts by chance. The level must end when this
+// share is known, because four refusals are then too little evidence.
+func TestLevelOfRandomFailuresEnds(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var v level
+	v.assume(0, 3, levelWait)
+	v.beyond = 4
+	for i := 0; v.from > 0; i++ {
+		if i == 400 {
+			t.Fatalf("the level is still known after %d answers", i)
+		}
+		a := &attempt{level: 1 + i%2}
+		if rnd.Float64() < 0.3 {
+			v.refused(0, a, time.Millisecond)
+		} else {
+			v.taken(0, a)
+		}
+	}
+}
+
 // TestLevelIsTriedRarely checks trials: attempts sent beyond the level, the number in flight from
 // which the worker refuses. A refused trial must double the wait for the next one, and a delivered
 // trial must raise the level.

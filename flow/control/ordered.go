@@ -71,7 +71,7 @@ func (t *attempts) returnAfterFailure(a *attempt, out []Command) []Command {
 	if a.outcome == Delivered && it.state == isDone {
 		t.settlement.counts.duplicates++
 	}
-	t.backlog.bucket.refund(a)
+	t.backlog.budget.refund(a, t.now)
 	t.backlog.put(it, nil)
 	t.table.remove(a)
 	out = t.settlement.carryOutDecision(it, out)

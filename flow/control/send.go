@@ -6,7 +6,7 @@ package control
 // then new items, then suspects. During the global backoff, in which all lanes are paused because
 // none delivers, it sends only a probe.
 func (d *dispatcher) dispatch(out []Command) []Command {
-	d.settlement.replay.shut, d.backlog.bucket.awaited, d.hold.active = false, false, false
+	d.settlement.replay.shut, d.backlog.budget.awaited, d.hold.active = false, false, false
 	if len(d.backlog.suspects.toGiveUp) > 0 {
 		out = d.settlement.giveUp(out)
 	}

@@ -179,7 +179,7 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 		s.counts.duplicates++
 		return out
 	}
-	s.backlog.bucket.earn(a)
+	s.backlog.budget.earn(a, s.now)
 	s.evidence.blame.acknowledge(it, a)
 	for _, f := range it.failures {
 		if i, found := s.lanes.find(f.lane); found {

@@ -12,17 +12,13 @@ import (
 // size.
 type delay struct {
 	adaptive
-	cut            float64 // smallest share of the window that the failures of one round leave
-	startup        startup
-	inFlight       float64 // mean number in flight when the batches of the last round were sent
-	empty          int     // consecutive rounds with almost nothing queued behind a full window
-	unsmoothed     bool    // do not smooth the next round with earlier ones
-	step           float64 // the last step, if its effect has not been judged yet
-	queueBefore    float64 // the queue before step
-	noGrowthRounds int     // rounds during which the window must not grow
-	measured       bool    // the start-up set noGrowthRounds, after it measured the level
-	samplesNeeded  float64 // samples that complete the round
-	hanging        struct {
+	cut           float64 // smallest share of the window that the failures of one round leave
+	startup       startup
+	inFlight      float64 // mean number in flight when the batches of the last round were sent
+	empty         int     // consecutive rounds with almost nothing queued behind a full window
+	unsmoothed    bool    // do not smooth the next round with earlier ones
+	samplesNeeded float64 // samples that complete the round
+	hanging       struct {
 		lost      int     // attempts in flight that are probably lost
 		uncertain float64 // Sample.Uncertain of the last sample
 	}
@@ -37,16 +33,11 @@ type delay struct {
 
 const (
 	emptyShare  = 0.25 // a queue below this share of the low mark is almost empty
-	noneShare   = 0.05 // a queue below this share of the low mark is empty
 	emptyRounds = 3
 
 	// standard deviations of the number of uncertain batches that the queue makes up for
 	uncertainErrors = 3.0
 	uncertainProbes = 4.0 // intervals added to that of probes if all batches were uncertain
-
-	// A step is useless if at least this share of the batches that it has added waits.
-	uselessShare = 0.9
-	uselessRest  = 16 // round trips for which the window rests after a useless step
 
 	// The window does not grow if a large share of the attempts in flight are probably lost. This
 	// share is one in 16 if round trips hardly vary (steady), and otherwise one in four.
@@ -109,12 +100,6 @@ func (d *delay) nextRound() {
 			d.samplesNeeded = maxRound
 		}
 	}
-}
-
-// rounds converts a number of round trips into rounds of samples, rounded up. In each round trip,
-// about one full window of samples arrives.
-func (d *delay) rounds(trips float64) int {
-	return int(math.Ceil(trips * d.w / max(minRound, min(d.w, maxRound))))
 }
 
 // sample adds s to the round and reports whether the round has ended.
@@ -214,22 +199,10 @@ func (d *delay) endRound() *verdict {
 // half of the window. So the window catches up with a worker that has become much faster.
 //
 // If round trips hardly vary, the effect of each step is measured before the next one: answers to
-// batches sent before the last step do not count. If a step only lengthened the queue,
-// undoUselessStep undoes it, and the window does not grow for some rounds.
+// batches sent before the last step do not count.
 func (d *delay) grow(v *verdict, now time.Duration) {
 	if d.mayBeDropping() {
 		return
-	}
-	calm := d.base.steady()
-	if calm && d.noGrowthRounds > 0 {
-		d.noGrowthRounds--
-		if d.empty++; !d.measured || v.queue >= v.low*noneShare {
-			d.empty = 0
-		}
-		if d.empty <= emptyRounds {
-			return
-		}
-		d.noGrowthRounds = 0
 	}
 	step := 1.0
 	if v.queue < v.low*emptyShare {
@@ -240,24 +213,9 @@ func (d *delay) grow(v *verdict, now time.Duration) {
 		d.empty = 0
 	}
 	d.w = min(d.w+step, d.top)
-	if calm {
-		d.step, d.queueBefore = d.w-v.before, v.queue
+	if d.base.steady() {
 		d.since, d.unsmoothed = now, true
 	}
-}
-
-// undoUselessStep undoes the last step if nearly all batches that the step added wait in the queue
-// (see uselessShare). It reports whether it did.
-func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
-	step := d.step
-	d.step = 0
-	if step == 0 || !v.limited || v.queue < v.low || v.queue-d.queueBefore < uselessShare*step {
-		return false
-	}
-	d.w = max(1, d.w-step)
-	d.noGrowthRounds, d.measured = d.rounds(uselessRest), false
-	d.since, d.unsmoothed = now, true
-	return true
 }
 
 func (d *delay) OnTimeout(now time.Duration, _ float64) { d.narrow(now, timedOut) }
@@ -275,7 +233,7 @@ func (d *delay) narrow(now time.Duration, c cause) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
 	starting := d.startup.on
-	d.startup.on, d.step = false, 0
+	d.startup.on = false
 	if !d.narrowed {
 		d.nextRound()
 		d.since = now
@@ -301,7 +259,7 @@ func (d *delay) Refused(now time.Duration, level float64) {
 		return
 	}
 	d.move(refused, max(1, level), Busy)
-	d.startup.on, d.step, d.windowBefore = false, 0, 0
+	d.startup.on, d.windowBefore = false, 0
 	d.nextRound()
 	d.since = now
 }
@@ -318,7 +276,7 @@ func (d *delay) OnUndo(time.Duration) {
 func (d *delay) Reset(time.Duration) {
 	d.move(restarted, 1, Unknown)
 	d.startup, d.empty, d.hanging.lost = startup{on: true}, 0, 0
-	d.step, d.noGrowthRounds, d.windowBefore = 0, 0, 0
+	d.windowBefore = 0
 	d.base.restart()
 	d.round = round{}
 	d.nextRound()

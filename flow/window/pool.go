@@ -104,9 +104,9 @@ func (s *poolSender) measured(network float64) {
 }
 
 // complete adds a served batch to the current round, the series of batches over which the mean
-// queue is measured. It leaves out the batches that were in the queue during a pause of the worker, for
-// example for its garbage collector. During the pause the queue fills up, although the senders do
-// not send too much, so these batches would make the mean too long. If the worker pauses again
+// queue is measured. It leaves out the batches that were in the queue during a pause of the worker,
+// for example for its garbage collector. During the pause the queue fills up, although the senders
+// do not send too much, so these batches would make the mean too long. If the worker pauses again
 // before a round has ended, the pauses count as its normal speed, and no batch is left out.
 func (p *Pool) complete(now time.Duration, waiting float64) {
 	gap := now - p.last

@@ -57,7 +57,6 @@ func (q *queueWindow) OnSample(s Sample) {
 	switch {
 	case q.startup.on:
 		q.started(v, s.Now)
-	case q.undoUselessStep(v, s.Now):
 	case v.queue > 2*v.high+1:
 		q.w = max(1, q.w-max(1, min((v.queue-v.high)/2, q.w/4)))
 		q.since = s.Now
@@ -108,7 +107,6 @@ func (a *aimd) OnSample(s Sample) {
 	switch {
 	case a.startup.on:
 		a.started(v, s.Now)
-	case a.undoUselessStep(v, s.Now):
 	case v.queue > v.high:
 		a.w = max(1, a.w*aimdCut)
 		a.since = s.Now

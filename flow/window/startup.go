@@ -29,7 +29,8 @@ type startup struct {
 	on      bool
 	fastest float64 // maximum deliveries per second of any round
 	flat    int     // rounds that were hardly faster
-	idle    int     // rounds in which the window was not used up
+	idle    int     // consecutive rounds in which the window was not used up
+	used    float64 // maximum batches in flight in these rounds
 	pace    float64 // maximum deliveries per second while a batch was in flight
 	before  float64 // pace at the start of the round
 	// returned is the number of batches that came back in a certain time after the window was
@@ -55,9 +56,6 @@ const (
 	startLargeStep = 1.5  // later steps, which are smaller: an excess costs more than a round trip
 	startSmallStep = 1.25
 	startQueued    = 3.0 // samples, or a quarter of the window, that must show a queue to end it
-	// startNoGrowth is the number of round trips after the start-up during which the window does
-	// not grow. The start-up has just measured how many batches the worker serves at once.
-	startNoGrowth = 8
 	// startEarly is the maximum share of a round that batches sent before the round may have.
 	startEarly       = 1.0 / 4
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
@@ -80,6 +78,7 @@ func (d *delay) Starting() bool { return d.startup.on }
 // starting adds a sample of the start-up with a normalized round trip of x seconds. It reports
 // whether the round has ended.
 func (d *delay) starting(s *Sample, x float64) bool {
+	d.startup.used = max(d.startup.used, s.present())
 	if s.Limited && d.w < 2 {
 		d.w = min(2, d.top)
 		d.nextRound()
@@ -209,17 +208,20 @@ func (d *delay) started(v *verdict, now time.Duration) {
 		}
 	}
 	if v.limited {
-		u.idle = 0
+		u.idle, u.used = 0, 0
 	} else if u.idle++; u.idle >= startIdle && d.base.n >= probeSamples {
-		// This load shows no more about the worker. A later burst must not meet a doubling window.
+		// This load shows no more about the worker. A later burst must not meet a doubling window,
+		// or a window that is wider than this load has tested. The window may be too wide if the
+		// first round trips were equal by chance.
 		full = true
+		d.w = min(d.w, u.used)
 	}
 	switch {
 	case full:
 		d.startup.on = false
 		d.since = now
 		if calm {
-			d.unsmoothed, d.noGrowthRounds, d.measured = true, d.rounds(startNoGrowth), true
+			d.unsmoothed = true
 		}
 	case calm && v.limited && !d.mayBeDropping():
 		if d.widen(!u.mayBeRandom(d.round.n)); d.w > v.before {

@@ -52,6 +52,34 @@ func TestStartUpFindsTheSlots(t *testing.T) {
 	}
 }
 
+// TestStartUpEndsAtTheLoad checks a load that never has more than three batches in flight. The
+// first round trips are equal by chance, so the start-up widens the window to 12. When it ends
+// because the load does not use the window, the window must be the three batches that the load has
+// used.
+func TestStartUpEndsAtTheLoad(t *testing.T) {
+	w := Queue{}.New().(*queueWindow)
+	now := time.Duration(0)
+	answer := func(batches int) { // that were sent together
+		now += 50 * ms
+		limited := batches == int(w.Limit())
+		for i := range batches {
+			w.OnSample(Sample{
+				Now: now, RoundTrip: 50 * ms, Cost: 1, Done: float64(batches),
+				InFlightAtSend: float64(i + 1), Limited: limited, Epoch: w.Epoch(),
+			})
+		}
+	}
+	for w.Limit() < startStep1 {
+		answer(int(w.Limit()))
+	}
+	for i := 0; i < 100 && w.Starting(); i++ {
+		answer(3)
+	}
+	if got := w.Limit(); w.Starting() || got != 3 {
+		t.Errorf("the window is %v after the start-up, want 3: %s", got, w.Reason())
+	}
+}
+
 // TestRefusedIsTheLevel checks a worker that refuses batches above a certain number in flight, its
 // level. Refused must end the start-up and narrow the window to the level. A level above the window
 // has no effect.
