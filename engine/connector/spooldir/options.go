@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
-	"github.com/penstock-io/penstock/engine/kit/origin"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -38,15 +37,9 @@ type Options struct {
 	QuietPeriod time.Duration `yaml:"quiet_period" doc:"time without changes after which a file counts as complete"`
 	Settle      time.Duration `yaml:"settle" doc:"former name of quiet_period"` // 0: not given
 
-	follow.Reading
-	follow.Polling
+	Watch time.Duration `yaml:"watch" doc:"how long a finished file is checked for new data, at growing intervals"`
 
-	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: files are recognized by inode and content; content: also by name"`
-
-	Watch     time.Duration  `yaml:"watch" doc:"how long a finished file is checked for new data, at growing intervals"`
-	OpenFiles int            `yaml:"open_files" doc:"maximum number of open files of the source"`
-	Forget    time.Duration  `yaml:"forget" doc:"time after which the position of a missing file expires; 0: never"`
-	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
+	follow.SourceOptions
 }
 
 // Source returns the component spool_dir.
@@ -58,8 +51,7 @@ func Source() stream.Component {
 			return &Options{
 				Include: []string{"*"}, Exclude: []string{"*.tmp", "*.part", "*~"},
 				Order: "oldest", Finished: finishedRename, Suffix: ".done", QuietPeriod: quietPeriod,
-				Reading: follow.DefaultReading(), Polling: follow.DefaultPolling(), Identity: "auto",
-				Watch: time.Hour, OpenFiles: 64, Forget: time.Hour,
+				Watch: time.Hour, SourceOptions: follow.DefaultOptions(64),
 			}
 		},
 		New: func(options any, h stream.Host) (any, error) {
@@ -96,9 +88,6 @@ func (o *Options) ReadsFile(file string) bool {
 	return names{o.Include, o.Exclude, o.Suffix}.wanted(name)
 }
 
-// Shape implements stream.Shaper. A record has its text, and the fields that the option meta adds.
-func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
-
 // Validate returns an error for invalid options.
 func (o *Options) Validate() error {
 	if err := stream.CheckEnums(o); err != nil {
@@ -118,12 +107,8 @@ func (o *Options) Validate() error {
 			"written cannot be told from a finished one without", o.quietPeriod())
 	case o.Watch < 0:
 		return stream.OptionErrorf("watch", "is %v, want 0 or more", o.Watch)
-	case o.Forget < 0:
-		return stream.OptionErrorf("forget", "is %v, want 0 or more", o.Forget)
-	case o.OpenFiles < 1:
-		return stream.OptionErrorf("open_files", "is %d, want 1 or more", o.OpenFiles)
 	}
-	if err := o.Polling.Validate(); err != nil {
+	if err := o.SourceOptions.Validate(); err != nil {
 		return err
 	}
 	for _, g := range []struct {
@@ -141,12 +126,6 @@ func (o *Options) Validate() error {
 		}
 	}
 	if err := follow.CheckExcluded(o.Include, o.Exclude); err != nil {
-		return err
-	}
-	if err := o.Reading.Validate(); err != nil {
-		return err
-	}
-	if err := o.Meta.Validate("meta"); err != nil {
 		return err
 	}
 	return o.validateFinished()

@@ -61,9 +61,8 @@ func newSource(o Options, h stream.Host) (*source, error) {
 		names: names{include: o.Include, exclude: o.Exclude, suffix: o.Suffix},
 	}
 	to := follow.Options{
-		ByName: o.Order == "name", Settle: o.quietPeriod(), PollMin: o.PollMin, PollMax: o.PollMax, Watch: o.Watch,
-		OpenFiles: o.OpenFiles, Keep: o.Finished == finishedKeep, Forget: o.Forget,
-		Identity: follow.Identities[o.Identity],
+		ByName: o.Order == "name", Settle: o.quietPeriod(), Watch: o.Watch,
+		Keep: o.Finished == finishedKeep,
 	}
 	if err := o.Into(&to); err != nil {
 		return nil, err
@@ -79,16 +78,6 @@ type reader struct {
 	*follow.Reader
 	s      *source
 	closed bool
-
-	mu   sync.Mutex // guards meta, which Read and ReadRanges use
-	meta *origin.Adder
-}
-
-// addMeta adds the fields with the origin of the records in b.
-func (r *reader) addMeta(b *stream.Batch) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.meta.Add(b)
 }
 
 // Open implements stream.Source. It opens a reader for one route.
@@ -100,7 +89,8 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
-	r := &reader{Reader: s.set.Open(o), s: s, meta: meta}
+	r := &reader{Reader: s.set.Open(o), s: s}
+	r.Origin = meta
 	s.mu.Lock()
 	if s.stop == nil {
 		s.watchLocked(o.Once)
@@ -112,9 +102,6 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	err := r.Reader.Read(ctx, b)
-	if err == nil || err == io.EOF {
-		r.addMeta(b)
-	}
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
 		return fmt.Errorf("%q: %w", r.s.o.Path, err)
 	}
@@ -127,16 +114,8 @@ func (r *reader) CanReadRanges(id string) bool { return follow.CanReadRanges(r.R
 
 // ReadRanges implements stream.RangeReader.
 func (r *reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
-	err := follow.ReadRanges(r.Reader, b, p, ranges)
-	if err == nil {
-		r.addMeta(b)
-	}
-	return err
+	return follow.ReadRanges(r.Reader, b, p, ranges)
 }
-
-// Input implements stream.InputReader. Its result changes when files to read appear, change or
-// disappear.
-func (r *reader) Input() (uint64, error) { return follow.Input(place{r.s}) }
 
 // Close implements stream.Reader.
 func (r *reader) Close() error {

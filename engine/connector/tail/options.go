@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
-	"github.com/penstock-io/penstock/engine/kit/origin"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -19,19 +18,14 @@ type Options struct {
 	Exclude  []string `yaml:"exclude" path:"glob" doc:"globs of files to skip, by name; with a slash: by path"`
 	Start    string   `yaml:"start" enum:"beginning,end" doc:"where to start in files that exist when the route runs for the first time"`
 	Symlinks string   `yaml:"symlinks" enum:"refuse,follow" doc:"handling of symlinks to files"`
-	follow.Reading
+
 	PartialWait   time.Duration `yaml:"partial_wait" doc:"how long the last line waits for its end; 0: usually until the file is complete"`
 	GoneWait      time.Duration `yaml:"gone_wait" doc:"time without changes after which a deleted file counts as complete"`
 	CopyWait      time.Duration `yaml:"copy_wait" doc:"how long a file that equals another one is held back: it may be a copy"`
 	DeletedMax    stream.Size   `yaml:"deleted_max" doc:"disk space that deleted files may occupy until they are read"`
 	DeletedBeyond string        `yaml:"deleted_beyond" enum:"keep,drop,stop" doc:"beyond deleted_max: read on, drop the largest, or stop"`
-	follow.Polling
 
-	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: files are recognized by inode and content; content: also by name"`
-
-	OpenFiles int            `yaml:"open_files" doc:"maximum number of open files of the source"`
-	Forget    time.Duration  `yaml:"forget" doc:"time after which the position of a missing file expires; 0: never"`
-	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
+	follow.SourceOptions
 }
 
 // Source returns the component tail.
@@ -42,12 +36,10 @@ func Source() stream.Component {
 		Options: func() any {
 			return &Options{
 				Exclude: []string{"*.gz", "*.bz2", "*.xz", "*.zst", "*~"}, Start: "beginning", Symlinks: "refuse",
-				Reading:    follow.DefaultReading(),
 				GoneWait:   time.Minute,
 				CopyWait:   10 * time.Second,
 				DeletedMax: 1 << 30, DeletedBeyond: "keep",
-				Polling: follow.DefaultPolling(), Identity: "auto",
-				OpenFiles: 512, Forget: time.Hour,
+				SourceOptions: follow.DefaultOptions(512),
 			}
 		},
 		New: func(options any, h stream.Host) (any, error) { return newSource(*options.(*Options), h) },
@@ -63,9 +55,6 @@ func (o *Options) ReadsFile(file string) bool {
 		})
 }
 
-// Shape implements stream.Shaper. A record has its text, and the fields that the option meta adds.
-func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
-
 // Validate returns an error for invalid options.
 func (o *Options) Validate() error {
 	if err := stream.CheckEnums(o); err != nil {
@@ -76,24 +65,16 @@ func (o *Options) Validate() error {
 		return stream.OptionErrorf("include", "is missing: name the files to follow, as globs")
 	case o.DeletedMax < 0:
 		return stream.OptionErrorf("deleted_max", "is %v, want 0B or more", o.DeletedMax)
-	case o.OpenFiles < 1:
-		return stream.OptionErrorf("open_files", "is %d, want 1 or more", o.OpenFiles)
 	}
 	for _, d := range []struct {
 		key  string
 		wait time.Duration
-	}{{"partial_wait", o.PartialWait}, {"gone_wait", o.GoneWait}, {"copy_wait", o.CopyWait}, {"forget", o.Forget}} {
+	}{{"partial_wait", o.PartialWait}, {"gone_wait", o.GoneWait}, {"copy_wait", o.CopyWait}} {
 		if d.wait < 0 {
 			return stream.OptionErrorf(d.key, "is %v, want 0 or more", d.wait)
 		}
 	}
-	if err := o.Polling.Validate(); err != nil {
-		return err
-	}
-	if err := o.Reading.Validate(); err != nil {
-		return err
-	}
-	if err := o.Meta.Validate("meta"); err != nil {
+	if err := o.SourceOptions.Validate(); err != nil {
 		return err
 	}
 	return o.validateGlobs()

@@ -15,7 +15,6 @@ package tail
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"path/filepath"
 
@@ -44,8 +43,6 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	}
 	s := &source{log: h.Log(), place: newPlace(o, h.FS(), h.Fault)}
 	to := follow.Options{
-		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget,
-		Identity: follow.Identities[o.Identity],
 		Growing: &follow.Growing{
 			Siblings: s.place.siblings, FromEnd: o.Start == "end",
 			PartialWait: o.PartialWait, GoneWait: o.GoneWait, CopyWait: o.CopyWait,
@@ -61,29 +58,15 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	return s, nil
 }
 
-// reader is the reader of one route.
-type reader struct {
-	*follow.Reader
-	s    *source
-	meta *origin.Adder
-}
-
-// Read implements stream.Reader.
-func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
-	err := r.Reader.Read(ctx, b)
-	if err == nil || err == io.EOF {
-		r.meta.Add(b)
-	}
-	return err
-}
-
 // Open implements stream.Source. It opens a reader for one route.
 func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	meta, err := origin.New(s.place.o.Meta, "")
 	if err != nil {
 		return nil, err
 	}
-	return &reader{Reader: s.set.Open(o), s: s, meta: meta}, nil
+	r := s.set.Open(o)
+	r.Origin = meta
+	return r, nil
 }
 
 // Held implements stream.Holder. It returns the number and size of the deleted files that are kept
@@ -106,7 +89,3 @@ func (s *source) notify(ctx context.Context) error {
 // ours reports whether a change in a watched folder may concern a file to read. It returns false
 // for hidden files, which are only polled.
 func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(name)) }
-
-// Input implements stream.InputReader. Its result changes when files to read appear, change or
-// disappear.
-func (r *reader) Input() (uint64, error) { return follow.Input(r.s.place) }

@@ -34,8 +34,6 @@
 package follow
 
 import (
-	"fmt"
-	"hash/fnv"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
@@ -154,16 +152,4 @@ type strategy interface {
 	sealed(cur *cursor)
 	// listed completes a successful listing.
 	listed(now time.Duration)
-}
-
-// Input returns a hash for stream.InputReader. The hash covers the label, size, modification time
-// and inode of each file that is to be read.
-func Input(p Place) (uint64, error) {
-	var sum uint64 // of the files' hashes, since a listing has no order
-	err := p.List(func(f Listed) {
-		h := fnv.New64a()
-		fmt.Fprintf(h, "%q %d %d %d", f.Label, f.Info.Size, f.Info.ModTime.UnixNano(), f.Info.Ino)
-		sum += h.Sum64()
-	}, func(string, string) {})
-	return sum, err
 }

@@ -126,7 +126,8 @@ func (q *quiet) rewritten(old *file, why string) {
 
 func (q *quiet) grew(cur *cursor) {
 	if cur.sealed = false; cur.last > 0 || cur.pos.Next > 0 {
-		q.c.log.Warn("a file has grown after it counted as finished; the rest is delivered; a longer settle waits",
+		q.c.log.Warn("a file has grown after it counted as finished; the rest is delivered; "+
+			"raise quiet_period to wait longer",
 			"file", cur.f.label, "finished_at", cur.pos.Next, "size", cur.f.info.Size)
 	}
 	cur.r.count("files_grown", 1)

@@ -18,13 +18,13 @@ import (
 func CanReadRanges(r *Reader, partitionID string) bool {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	cur := r.cursorOf(partitionID)
+	cur := cursorOf(r, partitionID)
 	return cur != nil && cur.f.view == nil && cur.note.fingerprint.Packed == 0
 }
 
 // cursorOf returns the route's cursor of a partition, nil if its data is not there, or not
 // recognised yet.
-func (r *Reader) cursorOf(partitionID string) *cursor {
+func cursorOf(r *Reader, partitionID string) *cursor {
 	e := r.c.ids.get(partitionID)
 	if e == nil || e.file == nil {
 		return nil
@@ -38,12 +38,20 @@ func (r *Reader) cursorOf(partitionID string) *cursor {
 // ReadRanges appends ranges of a partition to b. The readers of sources call it in their method
 // ReadRanges. It reads by the open handle of the file, or opens the file for the call.
 func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
+	err := r.appendRanges(b, p, ranges)
+	if err == nil {
+		r.Origin.Add(b)
+	}
+	return err
+}
+
+func (r *Reader) appendRanges(b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	if r.activity == gone {
 		return stream.ErrRangeMissing
 	}
-	cur := r.cursorOf(p.ID)
+	cur := cursorOf(r, p.ID)
 	f, id, part := (*file)(nil), fileid.ID{}, &p
 	if cur != nil {
 		f, id, part = cur.f, cur.entry.id, cur.part
@@ -51,7 +59,7 @@ func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.
 		f, id = r.finishedFile(p)
 	}
 	if f == nil {
-		if err := r.unreadable(p, id); err != nil {
+		if err := r.c.unreadable(p, id); err != nil {
 			return err
 		}
 	}
@@ -90,18 +98,18 @@ func (r *Reader) finishedFile(p stream.Partition) (f *file, id fileid.ID) {
 // unreadable returns a reason why the file of a partition may exist, although it has no cursor: the
 // directory or the file cannot be read, the folder is missing, or the file is not identified yet.
 // unreadable returns nil if there is no such reason. id is the id of the partition's file.
-func (r *Reader) unreadable(p stream.Partition, id fileid.ID) error {
+func (c *Catalogue) unreadable(p stream.Partition, id fileid.ID) error {
 	for _, label := range []string{".", p.Name} {
-		if no, ok := r.c.lister.refused[label]; ok && no.scan == r.c.table.scans {
+		if no, ok := c.lister.refused[label]; ok && no.scan == c.table.scans {
 			return fmt.Errorf("%q: %s", p.Name, no.why)
 		}
 	}
-	switch f := r.c.table.byKey[id.Key()]; {
+	switch f := c.table.byKey[id.Key()]; {
 	case f != nil && f.trouble != nil:
 		return fmt.Errorf("%q: %w", f.label, f.trouble.last)
 	case f != nil && f.isUnidentified():
 		return fmt.Errorf("%q was not read since the start", f.label)
-	case r.c.place.FolderMissing(p.Name, id.Dev):
+	case c.place.FolderMissing(p.Name, id.Dev):
 		return fmt.Errorf("the folder of %q is missing, cannot be read, or nothing is mounted on it",
 			p.Name)
 	}

@@ -2,11 +2,14 @@ package follow
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"io"
 	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/origin"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -34,6 +37,10 @@ const (
 // Reader hands out the data of a catalogue's files to one route. It has a cursor in each file, and
 // a queue of the files to process. It implements stream.Reader, Estimator and PartitionTracker.
 type Reader struct {
+	// Origin adds the fields of the option meta. It must be set before the first Read. Nil means
+	// that there are none.
+	Origin *origin.Adder
+
 	c        *Catalogue
 	o        stream.OpenOptions
 	marked   bool // the route has stored anything
@@ -90,8 +97,28 @@ func (r *Reader) count(name string, n int64) {
 // Remaining implements stream.Estimator. It returns the unread bytes of the files as last listed.
 func (r *Reader) Remaining() int64 { return max(0, r.left.Load()) }
 
+// Input implements stream.InputReader. Its result is a hash of the label, size, modification time
+// and inode of each file that is to be read.
+func (r *Reader) Input() (uint64, error) {
+	var sum uint64 // of the files' hashes, since a listing has no order
+	err := r.c.place.List(func(f Listed) {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%q %d %d %d", f.Label, f.Info.Size, f.Info.ModTime.UnixNano(), f.Info.Ino)
+		sum += h.Sum64()
+	}, func(string, string) {})
+	return sum, err
+}
+
 // Read implements stream.Reader.
 func (r *Reader) Read(ctx context.Context, b *stream.Batch) error {
+	err := r.readBatch(ctx, b)
+	if err == nil || err == io.EOF {
+		r.Origin.Add(b)
+	}
+	return err
+}
+
+func (r *Reader) readBatch(ctx context.Context, b *stream.Batch) error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	r.activity = reading
@@ -102,7 +129,7 @@ func (r *Reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// read is Read with the lock held.
+// read is Read with the lock held, without the fields of origin.
 func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 	c, begun := r.c, r.c.now()
 	r.target = int64(b.Limits().Bytes)

@@ -11,12 +11,13 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/origin"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Reading contains the config keys for how files are read. It is embedded in the options of each
-// source.
-type Reading struct {
+// SourceOptions contains the config keys that all sources of files have. It is embedded in the
+// options of each source.
+type SourceOptions struct {
 	MaxRecord    stream.Size     `yaml:"max_record" doc:"maximum size of a record; see long_record"`
 	Framing      framing.Options `yaml:"framing" doc:"records that are not lines"`
 	Encoding     string          `yaml:"encoding" enum:"utf-8,utf-16le,utf-16be,utf-16,latin-1,windows-1252" doc:"encoding of the files"`
@@ -24,22 +25,48 @@ type Reading struct {
 	Compression  string          `yaml:"compression" enum:"auto,none,gzip,zstd" doc:"auto: detected from the first bytes of a file"`
 	MaxExpansion int             `yaml:"max_expansion" doc:"maximum ratio of decompressed to compressed bytes beyond 64 MiB; 0: no limit"`
 	LongRecord   string          `yaml:"long_record" enum:"cut,dead_letter" doc:"cut into pieces, or dead-letter the beginning"`
+
+	PollMin time.Duration `yaml:"poll_min" doc:"time until an idle source lists its files again; it doubles up to poll_max"`
+	PollMax time.Duration `yaml:"poll_max" doc:"longest time between two listings of an idle source, unless they take long"`
+
+	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: files are recognized by inode and content; content: also by name"`
+
+	OpenFiles int            `yaml:"open_files" doc:"maximum number of open files of the source"`
+	Forget    time.Duration  `yaml:"forget" doc:"time after which the position of a missing file expires; 0: never"`
+	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
 }
 
-// DefaultReading reads lines of at most 1 MiB in UTF-8, of files that may be compressed.
-func DefaultReading() Reading {
-	return Reading{
+// DefaultOptions reads lines of at most 1 MiB in UTF-8, of files that may be compressed. It holds
+// at most openFiles files open.
+func DefaultOptions(openFiles int) SourceOptions {
+	return SourceOptions{
 		MaxRecord: 1 << 20, Framing: framing.Defaults(), Encoding: "utf-8", DecodeError: "keep",
-		Compression: "auto", MaxExpansion: 1000,
-		LongRecord: "cut",
+		Compression: "auto", MaxExpansion: 1000, LongRecord: "cut",
+		PollMin: 100 * time.Millisecond, PollMax: time.Second,
+		Identity: "auto", OpenFiles: openFiles, Forget: time.Hour,
 	}
 }
 
+// Shape implements stream.Shaper. A record has its text, and the fields that the option meta adds.
+func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
+
 // Validate rejects invalid options with a *stream.OptionError. stream.CheckEnums must have returned
 // nil.
-func (o *Reading) Validate() error {
-	if o.MaxRecord < 1 || o.MaxRecord > math.MaxInt32/2 {
+func (o *SourceOptions) Validate() error {
+	switch {
+	case o.Forget < 0:
+		return stream.OptionErrorf("forget", "is %v, want 0 or more", o.Forget)
+	case o.OpenFiles < 1:
+		return stream.OptionErrorf("open_files", "is %d, want 1 or more", o.OpenFiles)
+	case o.PollMin <= 0:
+		return stream.OptionErrorf("poll_min", "is %v, want more than 0", o.PollMin)
+	case o.PollMax < o.PollMin:
+		return stream.OptionErrorf("poll_max", "is %v, less than poll_min (%v)", o.PollMax,
+			o.PollMin)
+	case o.MaxRecord < 1 || o.MaxRecord > math.MaxInt32/2:
 		return stream.OptionErrorf("max_record", "is %v, want 1B to 1GiB", o.MaxRecord)
+	case o.MaxExpansion < 0:
+		return stream.OptionErrorf("max_expansion", "is %d, want 0 or more", o.MaxExpansion)
 	}
 	if err := o.Framing.Validate(o.LongRecord); err != nil {
 		return err
@@ -47,48 +74,23 @@ func (o *Reading) Validate() error {
 	if err := o.text().Validate(o.Framing, o.LongRecord); err != nil {
 		return err
 	}
-	if o.MaxExpansion < 0 {
-		return stream.OptionErrorf("max_expansion", "is %d, want 0 or more", o.MaxExpansion)
-	}
-	return nil
+	return o.Meta.Validate("meta")
 }
 
 // Into sets those fields of the catalogue's options (to) that these keys determine. Validate must
 // have returned nil.
-func (o *Reading) Into(to *Options) (err error) {
+func (o *SourceOptions) Into(to *Options) (err error) {
+	to.PollMin, to.PollMax, to.OpenFiles, to.Forget = o.PollMin, o.PollMax, o.OpenFiles, o.Forget
+	to.Identity = identityOptions[o.Identity]
 	to.Rules = lines.Rules{MaxRecord: int(o.MaxRecord), DeadLetter: o.LongRecord == "dead_letter"}
-	if to.Rules.Framing, to.ByHead, err = o.Framing.In(o.text(), int(o.MaxRecord)); err != nil {
-		return err
-	}
 	to.Packed = compressions[o.Compression]
 	to.Packed.MaxExpansion = o.MaxExpansion
-	return nil
+	to.Rules.Framing, to.ByHead, err = o.Framing.In(o.text(), int(o.MaxRecord))
+	return err
 }
 
-func (o *Reading) text() framing.Text {
+func (o *SourceOptions) text() framing.Text {
 	return framing.Text{Encoding: o.Encoding, DecodeError: o.DecodeError}
-}
-
-// Polling contains the config keys for how often a source looks at its files. It is embedded in the
-// options of each source.
-type Polling struct {
-	PollMin time.Duration `yaml:"poll_min" doc:"time until an idle source lists its files again; it doubles up to poll_max"`
-	PollMax time.Duration `yaml:"poll_max" doc:"longest time between two listings of an idle source, unless they take long"`
-}
-
-// DefaultPolling waits 100 ms at first and at most 1 s.
-func DefaultPolling() Polling { return Polling{PollMin: 100 * time.Millisecond, PollMax: time.Second} }
-
-// Validate rejects invalid options with a *stream.OptionError.
-func (o *Polling) Validate() error {
-	switch {
-	case o.PollMin <= 0:
-		return stream.OptionErrorf("poll_min", "is %v, want more than 0", o.PollMin)
-	case o.PollMax < o.PollMin:
-		return stream.OptionErrorf("poll_max", "is %v, less than poll_min (%v)", o.PollMax,
-			o.PollMin)
-	}
-	return nil
 }
 
 // alternatives matches a part of a glob such as {a,b}, which path.Match compares literally.

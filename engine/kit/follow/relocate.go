@@ -19,8 +19,8 @@ const (
 	ByContent
 )
 
-// Identities are the values of the option identity.
-var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
+// identityOptions are the values of the option identity.
+var identityOptions = map[string]Identity{"auto": ByInode, "content": ByContent}
 
 // relocate recognises copies of files of earlier runs, made when the directory was copied to
 // another machine or restored. If the inode of a stored id is not listed, the id is moved to the

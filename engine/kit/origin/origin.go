@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/penstock-io/penstock/engine/kit/fieldname"
 	"github.com/penstock-io/penstock/stream"
@@ -134,8 +135,9 @@ func compile(text string) (p pattern, err error) {
 	return p, err
 }
 
-// Adder adds the fields to batches. It must be used by one reader.
+// Adder adds the fields to batches. It is safe for concurrent use.
 type Adder struct {
+	mu      sync.Mutex // guards the fields below
 	o       Options
 	pattern pattern
 	root    string // root of partition names that are relative paths
@@ -180,6 +182,8 @@ func (a *Adder) Add(b *stream.Batch) {
 	if a == nil || len(b.Spans) == 0 {
 		return
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	b.Split()
 	names := make([]uint32, len(a.refs))
 	for k := range a.refs {
