@@ -81,9 +81,10 @@ func TestLateAttempts(t *testing.T) {
 func TestHintBelowNoHint(t *testing.T) {
 	unavailable := &retry.StatusError{Status: 503, Text: "503", Wait: 30 * time.Second}
 	for name, err := range map[string]error{
-		"After":           retry.After(0, unavailable),
-		"After in a text": fmt.Errorf("call: %w", retry.After(-1, fmt.Errorf("get: %w", unavailable))),
-		"join":            errors.Join(retry.After(0, errDown), unavailable),
+		"After": retry.After(0, unavailable),
+		"After in a text": fmt.Errorf("call: %w",
+			retry.After(-1, fmt.Errorf("get: %w", unavailable))),
+		"join": errors.Join(retry.After(0, errDown), unavailable),
 	} {
 		for _, exact := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, exact %v", name, exact), func(t *testing.T) {

@@ -88,12 +88,10 @@ func (m Message[K, M, R]) Ack(reply R) bool {
 func (m Message[K, M, R]) Nack(err error) bool {
 	r := m.in.r
 	r.mu.Lock()
+	defer r.mu.Unlock() // also if the policy Retry panics
 	ok := r.s.nack(r.now(), m.h, m.in.run.number, err)
 	if ok {
 		r.changedLocked()
-	}
-	r.mu.Unlock()
-	if ok {
 		r.wake()
 	}
 	return ok

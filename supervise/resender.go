@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -236,27 +237,30 @@ func (h *held[K, M, R]) give(reply R, err error) {
 }
 
 // deadLetter passes h to DeadLetter. If that removes h, the waiting Call gets a *DeadError.
-func (r *Resender[K, M, R]) deadLetter(ctx context.Context, h *held[K, M, R]) error {
+func (r *Resender[K, M, R]) deadLetter(ctx context.Context, h *held[K, M, R]) (err error) {
 	d := Dead[K, M]{
 		Key: h.key, Value: h.value, Reason: h.reason, Err: h.err, Attempts: h.attempts,
 		Deaths: h.deaths,
 		Age:    r.now() - h.accepted, State: h.state,
 	}
-	var err error
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.s.deadLettered(r.now(), h, err) {
+			var none R
+			h.give(none, fmt.Errorf("resender %q: %w", r.name,
+				&DeadError{Reason: d.Reason, Err: d.Err, Attempts: d.Attempts}))
+		}
+		r.changedLocked()
+	}()
 	if r.o.DeadLetter != nil {
+		err = errDeadLetterPanic
 		err = r.o.DeadLetter(ctx, d)
-	}
-	r.mu.Lock()
-	done := r.s.deadLettered(r.now(), h, err)
-	r.changedLocked()
-	r.mu.Unlock()
-	if done {
-		var none R
-		h.give(none, fmt.Errorf("resender %q: %w", r.name,
-			&DeadError{Reason: d.Reason, Err: d.Err, Attempts: d.Attempts}))
 	}
 	return err
 }
+
+var errDeadLetterPanic = errors.New("supervise: DeadLetter panicked")
 
 // Close refuses further messages, drops those held and makes each waiting Call return ErrStopped.
 // Serve must have returned. Close may be called twice. It returns nil.

@@ -39,7 +39,8 @@ type serving[K comparable, M, R any] struct {
 // While a child is stuck, Serve returns or waits as [Supervisor.Serve] does.
 func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 	r.mu.Lock()
-	if !r.serving && r.returned { // the stuck child of an earlier Serve has returned meanwhile
+	if !r.serving && (r.live == nil || r.returned) {
+		// A stuck child of an earlier Serve may have returned meanwhile, or a policy has panicked.
 		r.live, r.returned, r.err = nil, false, nil
 		r.s.stopped()
 	}
@@ -63,52 +64,52 @@ func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 	if s.tell == nil {
 		s.tell = func(context.Context, Event) {}
 	}
-	defer func() {
-		r.mu.Lock()
-		r.serving = false
-		r.mu.Unlock()
-	}()
+	defer s.close()
 	return s.loop()
+}
+
+func (s *serving[K, M, R]) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serving = false
+	switch {
+	case s.live == nil:
+	case s.live.cancel == nil: // OnEvent has panicked before the start was carried out
+		s.live = nil
+	default: // the child is stuck, or OnEvent, DeadLetter or a policy has panicked
+		s.live.cancel(ErrStopped)
+	}
 }
 
 func (s *serving[K, M, R]) loop() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		s.mu.Lock()
-		now := s.now()
-		s.handleReturn(now)
-		s.s.tick(now)
-		start := s.decide(now)
-		dead := s.s.dead
-		s.s.dead = nil
-		s.changedLocked()
-		at, due := s.wakeAt()
-		over := s.ending && (s.live == nil || s.stuck && !s.nested)
-		left := s.live
-		s.mu.Unlock()
+		p := s.step()
 		for _, e := range s.events {
-			e.Time, e.Supervisor = s.epoch.Add(now), s.path
+			e.Time, e.Supervisor = s.epoch.Add(p.now), s.path
 			s.tell(s.ctx, e)
 		}
 		s.events = nil
-		s.start(start)
-		for _, h := range dead {
+		s.start(p.start)
+		deadLettered := false
+		for h := s.nextDead(); h != nil; h = s.nextDead() {
+			deadLettered = true
 			// after an error, deadLetter is called again later
 			_ = s.deadLetter(context.WithoutCancel(s.ctx), h)
 		}
-		if over && left != nil {
-			return errors.Join(s.result, &StuckError{s.path, []string{left.name}})
+		if p.over && p.left != nil {
+			return errors.Join(s.result, &StuckError{s.path, []string{p.left.name}})
 		}
-		if over {
+		if p.over {
 			return s.result
 		}
-		if len(dead) > 0 {
+		if deadLettered {
 			continue // DeadLetter may have changed the next wake-up
 		}
 		timer.Stop()
-		if due {
-			timer.Reset(at - s.now())
+		if p.due {
+			timer.Reset(p.wakeAt - s.now())
 		}
 		stop := s.ctx.Done()
 		if s.ending {
@@ -120,6 +121,43 @@ func (s *serving[K, M, R]) loop() error {
 		case <-timer.C:
 		}
 	}
+}
+
+// servingStep is the result of one step of Serve.
+type servingStep struct {
+	now    time.Duration
+	start  *run          // the incarnation to start, or nil
+	wakeAt time.Duration // time of the next step, if due is true
+	due    bool
+	over   bool // the child has returned or is stuck, and is not restarted
+	left   *run // the incarnation that has not returned, or nil
+}
+
+// step brings the state up to date.
+func (s *serving[K, M, R]) step() (p servingStep) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // also if a policy panics
+	p.now = s.now()
+	s.handleReturn(p.now)
+	s.s.tick(p.now)
+	p.start = s.decide(p.now)
+	s.changedLocked()
+	p.wakeAt, p.due = s.wakeAt()
+	p.over = s.ending && (s.live == nil || s.stuck && !s.nested)
+	p.left = s.live
+	return p
+}
+
+// nextDead returns the next message to dead-letter, or nil.
+func (s *serving[K, M, R]) nextDead() *held[K, M, R] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.s.dead) == 0 {
+		return nil
+	}
+	h := s.s.dead[0]
+	s.s.dead = s.s.dead[1:]
+	return h
 }
 
 // handleReturn handles a child that has returned. The callers of handleReturn, and of the functions

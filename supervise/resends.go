@@ -278,10 +278,10 @@ func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation
 	if h.list != out || h.incarnation != incarnation {
 		return false
 	}
+	d, next, ok := s.retry.Next(h.state, s.src) // first, because it may panic
 	s.leave(h)
 	h.err = err
 	s.failed = true
-	d, next, ok := s.retry.Next(h.state, s.src)
 	switch reason := s.giveUpReason(now, h); {
 	case reason != nil:
 		s.deadLetter(h, reason)

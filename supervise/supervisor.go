@@ -99,7 +99,8 @@ func (s *Supervisor) String() string { return s.name }
 // needs that. Each call starts the children as new ones: those of New, and those of Add before the
 // first Serve, even if they are Temporary and have ended. Children that were added later start only
 // if they are still in the supervisor. Removed children do not start. Calls of Serve must not
-// overlap. A call fails if a stuck child of an earlier call has still not returned.
+// overlap. A call fails if a stuck child of an earlier call has still not returned. If OnEvent
+// panics, Serve ends the contexts of the children and panics, too.
 //
 // The outermost supervisor returns even if a child is stuck, with a *StuckError joined to the
 // result. A supervisor inside another one waits for its stuck children. If the inner supervisor
@@ -176,9 +177,27 @@ type serveRun struct {
 
 func (k *serveRun) close() {
 	k.mu.Lock()
+	if k.m.phase != over { // OnEvent or a policy has panicked
+		k.abortLocked()
+	}
 	k.serving = false
 	k.mu.Unlock()
 	close(k.done)
+}
+
+// abortLocked ends the contexts of all children. Serve can be called again when they have returned.
+// The caller holds mu.
+func (k *serveRun) abortLocked() {
+	k.m.phase = over
+	k.m.take() // commands that are not carried out
+	for _, c := range k.m.stuck() {
+		if l := k.lives[c]; l != nil {
+			l.cancel(ErrStopped)
+			continue
+		}
+		c.alive = false // its start was not carried out
+		k.m.alive--
+	}
 }
 
 func (k *serveRun) loop(nested bool) error {
@@ -186,28 +205,20 @@ func (k *serveRun) loop(nested bool) error {
 	defer timer.Stop()
 	stop := k.ctx.Done()
 	for {
-		k.mu.Lock()
-		now := time.Since(k.begun)
 		if k.ctx.Err() != nil {
 			stop = nil
-			k.m.stop(now, context.Cause(k.ctx), context.Cause(k.ctx))
 		}
-		told := k.handleExitsLocked(now)
-		k.m.tick(now)
-		commands := k.m.take()
-		at, due := k.m.wake()
-		ended, left := k.m.phase == over, k.m.alive
-		k.mu.Unlock()
-		k.perform(now, commands)
-		for _, t := range told {
+		s := k.step()
+		k.perform(s.now, s.commands)
+		for _, t := range s.told {
 			close(t)
 		}
-		if ended && (left == 0 || !nested) {
+		if s.over && (s.left == 0 || !nested) {
 			return k.result()
 		}
 		timer.Stop()
-		if due {
-			timer.Reset(at - time.Since(k.begun))
+		if s.due {
+			timer.Reset(s.wakeAt - time.Since(k.begun))
 		}
 		select {
 		case <-stop:
@@ -217,19 +228,46 @@ func (k *serveRun) loop(nested bool) error {
 	}
 }
 
+// machineStep is the result of one step of the state machine.
+type machineStep struct {
+	now      time.Duration
+	commands []command
+	told     []chan struct{} // closed when the commands have been carried out
+	wakeAt   time.Duration   // time of the next step, if due is true
+	due      bool
+	over     bool // all children have returned or are stuck
+	left     int  // children that have not returned
+}
+
+// step passes the time, the end of the context and the exits of children to the state machine.
+func (k *serveRun) step() machineStep {
+	k.mu.Lock()
+	defer k.mu.Unlock() // also if a policy panics
+	s := machineStep{now: time.Since(k.begun)}
+	if k.ctx.Err() != nil {
+		k.m.stop(s.now, context.Cause(k.ctx), context.Cause(k.ctx))
+	}
+	s.told = k.handleExitsLocked(s.now)
+	k.m.tick(s.now)
+	s.commands = k.m.take()
+	s.wakeAt, s.due = k.m.wake()
+	s.over, s.left = k.m.phase == over, k.m.alive
+	return s
+}
+
 // handleExitsLocked tells the state machine which children have returned (the field inbox). Their
 // events are passed to OnEvent later. The caller then closes the channels in the result, for which
 // exited waits. The caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
-	for _, e := range s.inbox {
+	for len(s.inbox) > 0 {
+		e := s.inbox[0]
+		s.inbox = s.inbox[1:]
 		delete(s.lives, e.child)
 		s.m.ended(now, e.child, e.err)
 		if e.told != nil {
 			told = append(told, e.told)
 		}
 	}
-	clear(s.inbox)
-	s.inbox = s.inbox[:0]
 	return told
 }
 
