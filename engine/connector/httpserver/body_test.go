@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	nethttp "net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +123,27 @@ func TestBodyWaitsForRoom(t *testing.T) {
 			t.Errorf("read %d bytes, %v; want %d", len(got), err, len(body))
 		}
 	})
+}
+
+// TestMalformedAtDeadline checks that a malformed body gets status 400, and not 503, if the deadline
+// passes or the client disconnects while the body is decoded.
+func TestMalformedAtDeadline(t *testing.T) {
+	o := DefaultOptions()
+	o.Listen, o.Format = "127.0.0.1:0", NDJSON
+	s, err := New(*o, streamtest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s.decode = func(string, []byte, int, room) (decoded, error) {
+		cancel()
+		return decoded{}, errors.New("not a record")
+	}
+	r := httptest.NewRequest(nethttp.MethodPost, "/", strings.NewReader("x"))
+	_, _, _, err = s.receive(ctx, httptest.NewRecorder(), r)
+	if e, ok := errors.AsType[*statusError](err); !ok || e.status != nethttp.StatusBadRequest {
+		t.Errorf("%v, want status 400", err)
+	}
 }
 
 // TestWindowIsReserved checks that the window of a zstd decoder is reserved before it is allocated,

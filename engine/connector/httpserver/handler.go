@@ -154,7 +154,7 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 		}
 		d, err = decode(r.Header.Get("Content-Type"), body, int(s.o.MaxRecord),
 			s.expand(ctx, room, int64(len(body))))
-		if err != nil && !isStatus(err) && ctx.Err() == nil {
+		if err != nil && !isStatus(err) && !errors.Is(err, context.Cause(ctx)) {
 			err = failure(400, "%w", err)
 		}
 	}

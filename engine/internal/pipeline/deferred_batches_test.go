@@ -355,6 +355,29 @@ func TestDrainLeavesWaits(t *testing.T) {
 	})
 }
 
+// TestDrainOfFiniteRunWithWaits checks that a finite run counts as stopped, not finished, if it is
+// drained while batches wait for a retry.
+func TestDrainOfFiniteRunWithWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &rangeSource{fakeSource: &fakeSource{lines: numbered(50), size: 1}}
+		fails := &refusals{at: map[string][]time.Time{}, number: map[string][]int{}}
+		fails.fails = func(line string, _ int) bool { return strings.HasSuffix(line, "7") }
+		route := retrying(time.Hour)
+		route.Sink = use(stream.SinkRole, &fakeSink{deliver: fails.deliver})
+		e := jobOf(t, vfstest.New(), Options{Once: true, Stall: 48 * time.Hour}, use(stream.SourceRole, source), route)
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(t.Context()) }()
+		time.Sleep(time.Minute)
+		e.Drain()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if s := e.statusWithoutTree().Routes[0]; s.Health != healthStopped || s.Waiting != 5 {
+			t.Errorf("health %q with %d waiting records, want %q with 5", s.Health, s.Waiting, healthStopped)
+		}
+	})
+}
+
 // TestWaitsAreGuarded removes the store of waiting batches after the checkpoint has advanced beyond
 // them. The next start must fail, because it would never deliver these batches.
 func TestWaitsAreGuarded(t *testing.T) {

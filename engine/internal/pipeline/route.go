@@ -66,7 +66,7 @@ func (r *route) run(ctx context.Context) error {
 	r.mu.Lock()
 	r.err = err
 	r.health = healthFinished
-	if err != nil || r.once && !r.reader.complete.Load() {
+	if err != nil || r.once && (!r.reader.complete.Load() || r.books.counts.unsettled() > 0) {
 		r.health = healthStopped
 	}
 	r.mu.Unlock()
