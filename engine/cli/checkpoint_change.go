@@ -197,8 +197,17 @@ func withNewState(state, command string, use func(*checkpoint.Store) error) erro
 	return withLock(dir, state, command, func() error { return withCheckpoint(dir, use) })
 }
 
-// withCheckpoint calls the function use with the checkpoint in a locked state directory.
+// withCheckpoint calls the function use with the checkpoint in a locked state directory. If the
+// checkpoint is damaged, it returns an error and changes nothing, because only the log of a run
+// would report the damage.
 func withCheckpoint(dir vfs.Dir, use func(*checkpoint.Store) error) (err error) {
+	_, report, err := checkpoint.Read(dir)
+	if err == nil {
+		err = report.Err()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
 	if err != nil {
 		return err

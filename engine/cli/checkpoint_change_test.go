@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -96,5 +99,40 @@ func TestChangeOfLetters(t *testing.T) {
 				t.Errorf("the letter is open: %t, want %t", open, c.open)
 			}
 		})
+	}
+}
+
+// TestChangeOfDamagedCheckpoint runs commands on a checkpoint with a damaged entry. They must return
+// an error, because they would otherwise use less than the stored progress. They must not change
+// the file.
+func TestChangeOfDamagedCheckpoint(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "penstock.yaml", "state: ./state\npipelines: { access: { source: { tail: "+
+		"{ include: [./*.log] } }, sink: { drop: } } }\n")
+	saved(t, "state")
+	path := filepath.Join("state", checkpoint.Name)
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log[bytes.Index(log, []byte("boot=7"))] ^= 1 // in the first of two entries
+	writeFile(t, path, string(log))
+	writeFile(t, "state/dead/access.main.ndjson", `{"version":1,"id":"a@1","record":"x"}`+"\n")
+	for _, args := range []string{
+		"checkpoint reset state access/main",
+		"checkpoint set state --route access/main --partition f1 --watermark 0",
+		"checkpoint convert state --format 3",
+		"dead list penstock.yaml",
+		"dead show penstock.yaml",
+		"dead discard --all penstock.yaml",
+		"dead replay penstock.yaml",
+	} {
+		got := realProgram().try(t, strings.Fields(args)...)
+		if got.code != exitUnfinished || !strings.Contains(got.stderr, "damaged") {
+			t.Errorf("%s: exit code %d\n%s%s", args, got.code, got.out, got.stderr)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, log) {
+			t.Fatalf("%s: the checkpoint was changed, %v", args, err)
+		}
 	}
 }

@@ -44,6 +44,15 @@ func (r *Report) String() string {
 	return b.String()
 }
 
+// Err returns an error with a remedy if the checkpoint is damaged. Otherwise it returns nil.
+func (r *Report) Err() error {
+	if r.Damage == "" {
+		return nil
+	}
+	return fmt.Errorf("checkpoint %s is damaged: %s: start penstock once, which keeps a copy and "+
+		"resumes from the entries before the damage", r.File, r.Damage)
+}
+
 // count returns a number with its noun.
 func count(n int, thing string) string {
 	if n == 1 {

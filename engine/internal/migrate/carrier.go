@@ -159,8 +159,8 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 
 // Mark adds a file to the checkpoint as delivered up to an offset (at). If the offset is inside a
 // line of an unfinished file, Mark uses the end of the line before. If the file is compressed or
-// shorter than the offset, or if the offset is negative, Mark adds the file as unread, so that it is
-// read from its beginning. A file that does not exist is ignored.
+// shorter than the offset, or if the offset is negative, Mark adds the file as unread, so that it
+// is read from its beginning. A file that does not exist is ignored.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,8 +179,8 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	}
 	switch {
 	case at < 0:
-		c.Note(label, Differs, "the position of %s, %d, is invalid: it is read from its beginning, "+
-			"and repeats the data that %s delivered", c.Program, at, c.Program)
+		c.Note(label, Differs, "the position of %s, %d, is invalid: it is read from its "+
+			"beginning, and repeats the data that %s delivered", c.Program, at, c.Program)
 		at = 0
 	case at > info.Size:
 		c.Note(label, Differs, "has %d bytes, but %s had read %d: it was rewritten, and is read "+

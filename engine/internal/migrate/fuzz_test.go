@@ -51,7 +51,8 @@ func TestConvertDeepConfigs(t *testing.T) {
 		{"filebeat", "c.yml", strings.Repeat("a.", n) + "b: 1"},
 	} {
 		if _, err := convert(c.program, c.file, c.text); err == nil ||
-			!strings.Contains(err.Error(), "line 1") && !strings.Contains(err.Error(), "open brackets") {
+			!strings.Contains(err.Error(), "line 1") &&
+				!strings.Contains(err.Error(), "open brackets") {
 			t.Errorf("%s: %.20q: %v", c.file, c.text, err)
 		}
 	}
@@ -80,15 +81,16 @@ var storing = []stored{
 		return convert("filebeat", "filebeat.yml", "path.data: stored\nfilebeat.inputs: [{ type: "+
 			"filestream, id: i, paths: [logs/*] }]\noutput.console: {}\n")
 	}, "stored/registry/filebeat/log.json", `{"op":"set","id":1}` + "\n" +
-		`{"k":"filestream::i::native::%d-1","v":{"cursor":{"offset":4},"meta":{"source":"%s"}}}` + "\n"},
+		`{"k":"filestream::i::native::%d-1","v":{"cursor":{"offset":4},` +
+		`"meta":{"source":"%s"}}}` + "\n"},
 	{func(string) (migrate.Result, error) {
 		return convert("filebeat", "filebeat.yml", "path.data: stored\nfilebeat.inputs: [{ type: "+
 			"log, paths: [logs/*] }]\noutput.console: {}\n")
 	}, "stored/registry/filebeat/7.json",
 		`[{"_key":"filebeat::logs::native::%d-1","source":"%s","offset":4}]`},
 	{func(string) (migrate.Result, error) {
-		return convert("fluent-bit", "fluent-bit.conf", "[INPUT]\nName tail\nPath logs/*\nDB stored/db\n"+
-			"[OUTPUT]\nName null\nMatch *\n")
+		return convert("fluent-bit", "fluent-bit.conf", "[INPUT]\nName tail\nPath logs/*\n"+
+			"DB stored/db\n[OUTPUT]\nName null\nMatch *\n")
 	}, "stored/db", ""},
 }
 
@@ -126,8 +128,8 @@ func database(t testing.TB, name string, inode uint64, offset int64) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = db.Exec("CREATE TABLE in_tail_files (id INTEGER PRIMARY KEY, name TEXT NOT NULL, offset "+
-		"INTEGER, inode INTEGER, created INTEGER, rotated INTEGER DEFAULT 0); "+
+	_, err = db.Exec("CREATE TABLE in_tail_files (id INTEGER PRIMARY KEY, name TEXT NOT NULL, "+
+		"offset INTEGER, inode INTEGER, created INTEGER, rotated INTEGER DEFAULT 0); "+
 		"INSERT INTO in_tail_files (name, offset, inode) VALUES (?, ?, ?)", name, offset, inode)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +205,7 @@ func TestCarryNegativePosition(t *testing.T) {
 		}
 		c, err := carried(t, dir, s, text)
 		if err != nil || len(c.Marks) != 0 || len(c.Begun) != 1 || c.Begun[0].Watermark.Num != 0 ||
-			!strings.Contains(fmt.Sprint(c.Notes), "-4, is invalid: it is read from its beginning") {
+			!strings.Contains(fmt.Sprint(c.Notes), "-4, is invalid: it is read from its") {
 			t.Errorf("%s: %+v, %v", s.path, c, err)
 		}
 	}
@@ -222,7 +224,8 @@ func TestCarryDamaged(t *testing.T) {
 			text = database(t, path, inode, 4)
 		}
 		if i == 2 { // the registry has no snapshot
-			if err := os.Remove(filepath.Join(dir, "stored/registry/filebeat/active.dat")); err != nil {
+			active := filepath.Join(dir, "stored/registry/filebeat/active.dat")
+			if err := os.Remove(active); err != nil {
 				t.Fatal(err)
 			}
 		}

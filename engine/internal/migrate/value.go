@@ -285,7 +285,8 @@ func checkNesting(text string) error {
 				dots++
 			}
 			if depth > most || dots > most {
-				return fmt.Errorf("line %d: more than %d open brackets, or dots in the line", n, most)
+				return fmt.Errorf("line %d: more than %d open brackets, or dots in the line",
+					n, most)
 			}
 		}
 	}

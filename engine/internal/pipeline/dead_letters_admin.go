@@ -22,9 +22,12 @@ import (
 // the result of Boot. Progress in the upper layer (see layeredStore) takes precedence.
 func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
 	out, upper := map[string]bool{}, map[string]bool{}
-	snap, _, err := checkpoint.Read(dir)
+	snap, report, err := checkpoint.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
+	}
+	if err == nil {
+		err = report.Err() // letters in the damaged part would count as not settled
 	}
 	if err != nil {
 		return nil, err

@@ -165,8 +165,8 @@ func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
 		return nil, nil
 	}
 	if line := readChanges(text, last, entries); line > 0 {
-		c.Note("registry", migrate.Differs, "log.json in %s is damaged at line %d: later changes in "+
-			"it are ignored, and data that Filebeat delivered is repeated", folder, line)
+		c.Note("registry", migrate.Differs, "log.json in %s is damaged at line %d: later "+
+			"changes in it are ignored, and data that Filebeat delivered is repeated", folder, line)
 	}
 	return entries, nil
 }
