@@ -32,7 +32,7 @@ var mayCallSystem = map[string]string{
 	"engine/internal/pipeline/since_boot_linux.go": "the clock that counts suspension",
 	"engine/internal/cluster/clock_linux.go":       "leases expire while the system is suspended",
 	"engine/kit/child/sys_bsd.go":                  "process groups",
-	"engine/kit/child/sys_linux.go":                "process groups and their end with the parent, bytes that a pipe holds",
+	"engine/kit/child/sys_linux.go":                "process groups, bytes that a pipe holds",
 	"engine/kit/child/sys_other.go":                "names of signals",
 	"engine/kit/child/sys_unix.go":                 "process groups, and errors of a start",
 	"engine/kit/egress/egress.go":                  "a type of net.Dialer",
