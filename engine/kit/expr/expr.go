@@ -269,7 +269,7 @@ func (s *seen) fields() []string {
 func (s *seen) check(in stream.Schema) *Error {
 	for _, m := range s.metas {
 		name, ok := m.Property.(*ast.StringNode)
-		if ok && !contains(metaNames, name.Value) {
+		if ok && !slices.Contains(metaNames, name.Value) {
 			return &Error{
 				Message: fmt.Sprintf("meta has no %q", name.Value), At: name.Location().From,
 				Word: name.Value, Known: metaNames,
@@ -300,13 +300,4 @@ func (s *seen) check(in stream.Schema) *Error {
 func noField(name string, at int, in stream.Schema) *Error {
 	return &Error{Message: fmt.Sprintf("there is no field %q", name), At: at, Word: name,
 		Known: in.Names()}
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -90,8 +91,7 @@ func (b builder) binary(n *ast.BinaryNode) condition {
 			if x.kind == nested && y.kind == nested {
 				return false, fmt.Errorf("%s: arrays and objects cannot be compared", n)
 			}
-			ok, err := equal(x, y)
-			return ok == same, err
+			return equal(x, y) == same, nil
 		}
 	case "<", "<=", ">", ">=":
 		return b.ordered(n, both)
@@ -197,12 +197,7 @@ func (b builder) in(n *ast.BinaryNode) condition {
 		if err != nil {
 			return false, err
 		}
-		for _, v := range values {
-			if ok, err := equal(x, v); ok || err != nil {
-				return ok, err
-			}
-		}
-		return false, nil
+		return slices.ContainsFunc(values, func(v value) bool { return equal(x, v) }), nil
 	}
 }
 
@@ -263,7 +258,7 @@ func (b builder) operand(node ast.Node) operand {
 		}
 		return func(e *Evaluator, i int) (value, error) { return e.metaValue(path[1], i), nil }
 	}
-	slot := b.slot(path[0])
+	slot := slices.Index(b.program.names, path[0])
 	if slot < 0 {
 		return nil
 	}
@@ -282,15 +277,6 @@ func (b builder) operand(node ast.Node) operand {
 		}
 		return v, err
 	}
-}
-
-func (b builder) slot(name string) int {
-	for i, n := range b.program.names {
-		if n == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // path returns the path of a field or of a member, such as `request.client.address`.

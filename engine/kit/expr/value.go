@@ -3,7 +3,6 @@ package expr
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"math"
 	"strconv"
 
@@ -126,16 +125,16 @@ func (v value) decode() (any, error) {
 // equal reports whether a and b are equal. An integer equals a float64 of the same value, as in the
 // expr library. Other values of different kinds are not equal. a and b must not both be arrays
 // or objects.
-func equal(a, b value) (bool, error) {
+func equal(a, b value) bool {
 	switch {
 	case a.kind == whole && b.kind == whole, a.kind == truth && b.kind == truth:
-		return a.num == b.num, nil
+		return a.num == b.num
 	case isNumber(a) && isNumber(b):
-		return a.float() == b.float(), nil
+		return a.float() == b.float()
 	case a.kind == text && b.kind == text:
-		return bytes.Equal(a.raw, b.raw), nil
+		return bytes.Equal(a.raw, b.raw)
 	}
-	return a.kind == null && b.kind == null, nil
+	return a.kind == null && b.kind == null
 }
 
 func isNumber(v value) bool { return v.kind == whole || v.kind == broken }
@@ -152,19 +151,4 @@ func order(a, b value) (int, bool) {
 		return bytes.Compare(a.raw, b.raw), true
 	}
 	return 0, false
-}
-
-// String returns the value for a message. A long value is cut.
-func (v value) String() string {
-	switch v.kind {
-	case truth:
-		return strconv.FormatBool(v.num != 0)
-	case whole:
-		return strconv.FormatInt(v.num, 10)
-	case broken:
-		return strconv.FormatFloat(v.float(), 'g', -1, 64)
-	case text:
-		return fmt.Sprintf("%.40q", v.raw)
-	}
-	return kindNames[v.kind]
 }
