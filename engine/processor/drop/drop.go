@@ -21,16 +21,13 @@ type Options []string
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.ProcessorRole,
-		Name:    "drop",
-		Options: func() any { return new(Options) },
-		New: func(options any, h stream.Host) (any, error) {
-			p := New(*options.(*Options))
+	return stream.NewComponent(stream.ProcessorRole, "drop",
+		func() *Options { return new(Options) },
+		func(o Options, h stream.Host) (*Processor, error) {
+			p := New(o)
 			p.host = h
 			return p, nil
-		},
-	}
+		})
 }
 
 // Validate returns an error for each invalid name.

@@ -4,6 +4,7 @@ package parse
 
 import (
 	"bytes"
+	"encoding/hex"
 	"unicode/utf8"
 
 	"github.com/penstock-io/penstock/stream"
@@ -372,9 +373,14 @@ func appendUnescaped(dst, s []byte) []byte {
 		switch c := s[i]; {
 		case c == '"' || c == '\\':
 			dst = append(dst, c)
-		case c == 'x' && i+2 < len(s) && hexValue(s[i+1]) >= 0 && hexValue(s[i+2]) >= 0:
-			dst = append(dst, byte(hexValue(s[i+1])<<4|hexValue(s[i+2])))
-			i += 2
+		case c == 'x' && i+2 < len(s):
+			decoded, err := hex.AppendDecode(dst, s[i+1:i+3])
+			if err == nil {
+				dst = decoded
+				i += 2
+			} else {
+				dst = append(dst, '\\', c)
+			}
 		default:
 			if k := bytes.IndexByte([]byte("nrtbv"), c); k >= 0 {
 				dst = append(dst, "\n\r\t\b\v"[k])
@@ -384,16 +390,4 @@ func appendUnescaped(dst, s []byte) []byte {
 		}
 	}
 	return dst
-}
-
-func hexValue(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }

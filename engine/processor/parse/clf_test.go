@@ -37,7 +37,7 @@ func processor(t testing.TB, o parse.Options) *parse.Processor {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := parse.New(&o, newHost())
+	p, err := parse.New(o, newHost())
 	if err != nil {
 		t.Fatal(err)
 	}

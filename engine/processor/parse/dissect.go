@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/penstock-io/penstock/stream"
@@ -69,10 +70,8 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 					"%%{%s}: there are %%{name}, %%{} and %%{name->}, and `types` for numbers",
 					name)
 			}
-			for _, n := range named {
-				if n == name {
-					return "", nil, nil, wrong(at, "names two fields %q", name)
-				}
+			if slices.Contains(named, name) {
+				return "", nil, nil, wrong(at, "names two fields %q", name)
 			}
 			p.field = len(named)
 			named = append(named, name)

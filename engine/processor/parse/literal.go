@@ -3,7 +3,6 @@
 package parse
 
 import (
-	"bytes"
 	"regexp/syntax"
 	"slices"
 	"unicode/utf8"
@@ -59,5 +58,3 @@ func needs(pattern string) string {
 	end()
 	return best
 }
-
-func contains(text, part []byte) bool { return len(part) == 0 || bytes.Contains(text, part) }

@@ -28,14 +28,8 @@ type Options struct {
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.ProcessorRole,
-		Name:    "parse",
-		Options: func() any { return &Options{OnError: "dead_letter"} },
-		New: func(options any, h stream.Host) (any, error) {
-			return New(options.(*Options), h)
-		},
-	}
+	return stream.NewComponent(stream.ProcessorRole, "parse",
+		func() *Options { return &Options{OnError: "dead_letter"} }, New)
 }
 
 // format is the immutable part of a processor. All instances share it.
@@ -202,13 +196,13 @@ type Processor struct {
 }
 
 // New returns a processor, or an error if the options are invalid.
-func New(o *Options, h stream.Host) (*Processor, error) {
+func New(o Options, h stream.Host) (*Processor, error) {
 	if o.made == nil { // it is used without a config
 		if err := o.Validate(); err != nil {
 			return nil, err
 		}
 	}
-	return &Processor{options: o, host: h, split: o.made.make()}, nil
+	return &Processor{options: &o, host: h, split: o.made.make()}, nil
 }
 
 // Process implements stream.Processor.

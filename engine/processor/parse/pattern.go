@@ -1,6 +1,7 @@
 package parse
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -182,7 +183,7 @@ func (r *regex) split(b *stream.Batch, off, n uint32) problem {
 	var m []int
 	if r.straight != nil {
 		m = r.straight.match(text)
-	} else if contains(text, r.needed) {
+	} else if bytes.Contains(text, r.needed) {
 		m = r.expr.FindSubmatchIndex(text)
 	}
 	if m == nil {

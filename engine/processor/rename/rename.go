@@ -29,16 +29,13 @@ type Pair struct {
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.ProcessorRole,
-		Name:    "rename",
-		Options: func() any { return new(Options) },
-		New: func(options any, h stream.Host) (any, error) {
-			p := New(*options.(*Options))
+	return stream.NewComponent(stream.ProcessorRole, "rename",
+		func() *Options { return new(Options) },
+		func(o Options, h stream.Host) (*Processor, error) {
+			p := New(o)
 			p.host = h
 			return p, nil
-		},
-	}
+		})
 }
 
 // Validate returns an error for each invalid pair.

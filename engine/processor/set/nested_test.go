@@ -35,7 +35,7 @@ func TestSetNested(t *testing.T) {
 		{both, []string{"e", `$env["user.email"]`}, both[:len(both)-1] + `,"e":"flat"}`},
 		{both, []string{"e", `user.email`}, both[:len(both)-1] + `,"e":"in"}`},
 	} {
-		p, err := set.New(options(c.set...), connectortest.NewHost(t))
+		p, err := set.New(*options(c.set...), connectortest.NewHost(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestSetNestedPass(t *testing.T) {
 	if _, err := o.Shape(stream.Schema{Open: true, OnError: "pass"}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := set.New(o, connectortest.NewHost(t))
+	p, err := set.New(*o, connectortest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,14 +29,8 @@ type Assignment struct {
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.ProcessorRole,
-		Name:    "set",
-		Options: func() any { return new(Options) },
-		New: func(options any, h stream.Host) (any, error) {
-			return New(options.(*Options), h)
-		},
-	}
+	return stream.NewComponent(stream.ProcessorRole, "set",
+		func() *Options { return new(Options) }, New)
 }
 
 // Validate returns an error for each invalid assignment.
@@ -90,10 +84,10 @@ type field struct {
 }
 
 // New returns a processor. If Shape was not called before, expressions may use any field.
-func New(o *Options, h stream.Host) (*Processor, error) {
+func New(o Options, h stream.Host) (*Processor, error) {
 	p := &Processor{host: h}
-	for k := range *o {
-		a := &(*o)[k]
+	for k := range o {
+		a := &o[k]
 		if a.program == nil {
 			if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
 				return nil, err

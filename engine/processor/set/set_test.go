@@ -47,7 +47,7 @@ func TestSet(t *testing.T) {
 			`dead: set n: + stands between null and a number`}},
 	} {
 		o := options(c.set...)
-		p, err := set.New(o, connectortest.NewHost(t))
+		p, err := set.New(*o, connectortest.NewHost(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestSetOnError(t *testing.T) {
 		if _, err := o.Shape(stream.Schema{Open: true, OnError: onError}); err != nil {
 			t.Fatal(err)
 		}
-		p, err := set.New(o, connectortest.NewHost(t))
+		p, err := set.New(*o, connectortest.NewHost(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestSetShape(t *testing.T) {
 }
 
 func TestSetAllocatesNothing(t *testing.T) {
-	p, err := set.New(options("x", "a", "y", `"constant"`, "a", "b"), connectortest.NewHost(t))
+	p, err := set.New(*options("x", "a", "y", `"constant"`, "a", "b"), connectortest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,14 +55,8 @@ func (*Options) Otherwise(lists [][]any) any {
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.ProcessorRole,
-		Name:    "where",
-		Options: func() any { return new(Options) },
-		New: func(options any, h stream.Host) (any, error) {
-			return New(options.(*Options), h)
-		},
-	}
+	return stream.NewComponent(stream.ProcessorRole, "where",
+		func() *Options { return new(Options) }, New)
 }
 
 // Shape implements stream.Shaper.
@@ -91,7 +85,7 @@ type Processor struct {
 }
 
 // New returns a processor. If Shape was not called before, the condition may use any field.
-func New(o *Options, h stream.Host) (*Processor, error) {
+func New(o Options, h stream.Host) (*Processor, error) {
 	if o.program == nil {
 		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
 			return nil, err

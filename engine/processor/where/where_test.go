@@ -18,7 +18,7 @@ func run(t *testing.T, o where.Options, in stream.Schema) []string {
 	if _, err := o.Shape(in); err != nil {
 		t.Fatal(err)
 	}
-	p, err := where.New(&o, connectortest.NewHost(t))
+	p, err := where.New(o, connectortest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestWhere(t *testing.T) {
 }
 
 func TestWhereWithoutAConfig(t *testing.T) {
-	if _, err := where.New(&where.Options{Expr: "a >"}, connectortest.NewHost(t)); err == nil ||
+	if _, err := where.New(where.Options{Expr: "a >"}, connectortest.NewHost(t)); err == nil ||
 		err.Error() != "expr: ends too early" {
 		t.Errorf("New = %v", err)
 	}
@@ -67,7 +67,7 @@ func TestWhereWithoutAConfig(t *testing.T) {
 	if err := o.UnmarshalText([]byte("a > 3")); err != nil {
 		t.Fatal(err)
 	}
-	p, err := where.New(&o, connectortest.NewHost(t))
+	p, err := where.New(o, connectortest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestWhereWithoutAConfig(t *testing.T) {
 }
 
 func TestWhereAllocatesNothing(t *testing.T) {
-	p, err := where.New(&where.Options{Expr: `status >= 400 and host != "x"`},
+	p, err := where.New(where.Options{Expr: `status >= 400 and host != "x"`},
 		connectortest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
