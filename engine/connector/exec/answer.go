@@ -141,7 +141,7 @@ func seconds(s float64) time.Duration {
 // outcome returns the outcome of the attempt to deliver b. If the answer breaks the protocol,
 // outcome returns the error misuse, and the caller must kill the child.
 func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
-	said := errors.New(or(a.Err, "the child gave no reason"))
+	said := errors.New(cmp.Or(a.Err, "the child gave no reason"))
 	if !a.Delivered {
 		switch {
 		case len(a.Refused)+len(a.Retry) > 0:
@@ -169,7 +169,7 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 		if x.Record < 0 || x.Record >= len(kept) || errs[x.Record] != nil {
 			return nil, unknownRecord("refuses", x.Record, len(kept))
 		}
-		errs[x.Record] = &refusal{or(x.Reason, said.Error())}
+		errs[x.Record] = &refusal{cmp.Or(x.Reason, said.Error())}
 	}
 	for _, n := range a.Retry {
 		if n < 0 || n >= len(kept) || errs[n] != nil {
@@ -211,11 +211,4 @@ func (r *refusal) Error() string { return r.reason }
 func unknownRecord(what string, n, of int) error {
 	return fmt.Errorf("its response %s record %d, which is not in the batch of %d or was "+
 		"already listed", what, n, of)
-}
-
-func or(s, instead string) string {
-	if s == "" {
-		return instead
-	}
-	return s
 }

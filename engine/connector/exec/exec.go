@@ -61,56 +61,56 @@ func New(o Options, h stream.Host) (*Sink, error) {
 
 // Open implements stream.Sink. It creates one lane for each worker. The lanes are named worker-1,
 // worker-2, ... If the program cannot be started, Open succeeds, and the attempts fail.
-func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
+func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	names := make([]string, s.o.Workers)
 	for i := range names {
 		names[i] = fmt.Sprintf("worker-%d", i+1)
 	}
-	lanes := make([]stream.Lane, 0, len(names))
 	var workers []stream.Worker
+	inFlight := 1
 	switch s.o.Protocol {
 	case Lines:
 		for _, name := range names {
 			workers = append(workers, &linesLane{sink: s, spec: s.spec(name)})
 		}
 	case NDJSON:
-		fleet, err := child.NewFleet(child.FleetOptions[*session]{Name: "children", Names: names,
-			Spec: s.spec, NewSession: s.newSession})
-		if err != nil {
-			return err
-		}
-		for _, slot := range fleet.Slots() {
-			workers = append(workers, &ndjsonLane{sink: s, slot: slot})
-		}
-		s.host.Go("children", fleet.Serve)
+		inFlight = s.o.InFlight
+		workers, err = start(s, names, s.newSession,
+			func(slot *child.Slot[*session]) stream.Worker { return &ndjsonLane{s, slot} })
 	case Storm:
-		var err error
+		inFlight = boltInFlight
 		if s.pids, err = os.MkdirTemp("", "penstock-pids-"); err != nil {
 			return fmt.Errorf("create a directory for the process ids of bolts: %w", err)
 		}
-		fleet, err := child.NewFleet(child.FleetOptions[*multilang.Bolt]{
-			Name: "children", Names: names, Spec: s.spec, NewSession: s.newBolt(o.Pipeline),
-		})
-		if err != nil {
-			return err
-		}
-		for _, slot := range fleet.Slots() {
-			workers = append(workers, &boltLane{sink: s, slot: slot})
-		}
-		s.host.Go("children", fleet.Serve)
+		workers, err = start(s, names, s.newBolt(o.Pipeline),
+			func(slot *child.Slot[*multilang.Bolt]) stream.Worker { return &boltLane{s, slot} })
 	}
+	if err != nil {
+		return err
+	}
+	lanes := make([]stream.Lane, len(workers))
 	for i, w := range workers {
-		limits := stream.Limits{InFlight: 1}
-		switch s.o.Protocol {
-		case NDJSON:
-			limits.InFlight = s.o.InFlight
-		case Storm:
-			limits.InFlight = boltInFlight
-		}
-		lanes = append(lanes, stream.Lane{Name: names[i], Worker: w, Limits: limits})
+		lanes[i] = stream.Lane{Name: names[i], Worker: w,
+			Limits: stream.Limits{InFlight: inFlight}}
 	}
 	o.Lanes(lanes)
 	return nil
+}
+
+// start starts a child with each of the names, and returns the workers that deliver to them.
+func start[S child.Session](s *Sink, names []string, newSession func(*child.Process) S,
+	worker func(*child.Slot[S]) stream.Worker) (workers []stream.Worker, err error) {
+	fleet, err := child.NewFleet(child.FleetOptions[S]{
+		Name: "children", Names: names, Spec: s.spec, NewSession: newSession,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, slot := range fleet.Slots() {
+		workers = append(workers, worker(slot))
+	}
+	s.host.Go("children", fleet.Serve)
+	return workers, nil
 }
 
 func (s *Sink) spec(worker string) child.Spec {

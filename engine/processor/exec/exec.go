@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -116,7 +117,7 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 			all = append(all, &state{index: i})
 		}
 	}
-	todo := all
+	todo := slices.Clone(all)
 	alone := false
 	var pause backoff.State
 	for len(todo) > 0 {
@@ -143,7 +144,7 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 			p.report("child died; its records are passed to the next child one at a time", died)
 		}
 		left := len(todo)
-		todo = unfinished(todo)
+		todo = slices.DeleteFunc(todo, func(s *state) bool { return s.done })
 		if died == nil && len(todo) == left { // all records have failed
 			p.report("child failed all records; they are passed to it again", t.refusal)
 			if pause, err = p.pause(ctx, pause); err != nil {
@@ -222,16 +223,6 @@ func (p *Processor) report(message string, err error) {
 
 // reportEvery is the minimum time between two log messages about failures of children.
 const reportEvery = time.Second
-
-func unfinished(all []*state) []*state {
-	var left []*state
-	for _, s := range all {
-		if !s.done {
-			left = append(left, s)
-		}
-	}
-	return left
-}
 
 // pause waits before failed records are passed to the child again.
 func (p *Processor) pause(ctx context.Context, s backoff.State) (backoff.State, error) {

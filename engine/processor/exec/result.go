@@ -48,12 +48,7 @@ func appendText(b *stream.Batch, text []byte) (off uint32) {
 }
 
 func (f field) put(b *stream.Batch) stream.Field {
-	name := slices.Index(b.Names, f.name)
-	if name < 0 {
-		name = len(b.Names)
-		b.Names = append(b.Names, f.name)
-	}
-	out := stream.Field{Name: uint32(name), Kind: kindOf(f.value)}
+	out := stream.Field{Name: b.Name(f.name), Kind: kindOf(f.value)}
 	value := []byte(f.value)
 	switch out.Kind {
 	case stream.Null:
@@ -64,8 +59,7 @@ func (f field) put(b *stream.Batch) stream.Field {
 			value = []byte(s)
 		}
 	}
-	out.Off, out.Len = uint32(len(b.Data)), uint32(len(value))
-	b.Data = append(b.Data, value...)
+	out.Off, out.Len = b.AppendData(value)
 	return out
 }
 

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -243,11 +244,7 @@ func (t *session) understand(line []byte, part []*state) error {
 			return fmt.Errorf("its response refuses a record that is not in the batch of %d",
 				len(part))
 		}
-		reason := r.Reason
-		if reason == "" {
-			reason = "the child gave no reason"
-		}
-		reasons[*r.Record] = errors.New(reason)
+		reasons[*r.Record] = errors.New(cmp.Or(r.Reason, "the child gave no reason"))
 	}
 	for n, s := range part {
 		s.done, s.results, s.reason = true, all[n], reasons[n]
