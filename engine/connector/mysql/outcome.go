@@ -1,15 +1,13 @@
 package mysql
 
 import (
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -97,8 +95,5 @@ func transient(err error) bool {
 		return slices.Contains([]uint16{1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, lockWaited,
 			1213, 1226, 1290, 1317, 1836, 1927}, n)
 	}
-	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) ||
-		errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF)
+	return sqldriver.IsDisconnected(err) || errors.Is(err, mysql.ErrInvalidConn)
 }

@@ -3,13 +3,12 @@ package postgres
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -87,8 +86,6 @@ func transient(err error) bool {
 			slices.Contains([]string{"08", "40", "53", "55", "57", "58", "25"}, code[:2])
 	}
 	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
-	_, network := errors.AsType[net.Error](err)
-	return unconnected || network || pgconn.SafeToRetry(err) || pgconn.Timeout(err) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, net.ErrClosed)
+	return unconnected || sqldriver.IsDisconnected(err) || pgconn.SafeToRetry(err) ||
+		pgconn.Timeout(err)
 }

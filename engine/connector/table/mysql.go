@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,9 +89,7 @@ func (d *mysqlServer) transient(err error) bool {
 		return slices.Contains([]uint16{1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, 1205, 1213,
 			1226, 1317, 1412, 1927}, e.Number)
 	}
-	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return sqldriver.IsDisconnected(err) || errors.Is(err, mysql.ErrInvalidConn) ||
 		errors.Is(err, mysql.ErrMalformPkt) || errors.Is(err, mysql.ErrPktSync)
 }
 

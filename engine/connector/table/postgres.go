@@ -5,9 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
@@ -108,9 +107,7 @@ func (d *postgres) transient(err error) bool {
 			slices.Contains([]string{"08", "40", "53", "55", "57", "58"}, e.Code[:2])
 	}
 	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
-	_, network := errors.AsType[net.Error](err)
-	return unconnected || network || pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	return unconnected || sqldriver.IsDisconnected(err) || pgconn.SafeToRetry(err)
 }
 
 const undefinedTable, undefinedColumn, protocolViolation = "42P01", "42703", "08P01"

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 )
 
@@ -32,6 +33,14 @@ func Direct(opened driver.Conn) (Conn, error) {
 			opened), opened.Close())
 	}
 	return c, nil
+}
+
+// IsDisconnected reports whether err means that the connection to a server has failed or was closed.
+// Another connection may succeed.
+func IsDisconnected(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
 func named(args []driver.Value) []driver.NamedValue {
