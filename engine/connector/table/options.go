@@ -57,15 +57,8 @@ func DefaultOptions() *Options {
 // Validate returns an error for the first invalid option. It also sets the default of lag, which
 // depends on the database.
 func (o *Options) Validate() error {
-	databases, subjects := 0, 0
-	for _, s := range []string{o.SQLite, o.Postgres, o.MySQL} {
-		databases += min(1, len(s))
-	}
-	for _, set := range []bool{o.Table != "", len(o.Tables) > 0, o.Query != ""} {
-		if set {
-			subjects++
-		}
-	}
+	databases := min(1, len(o.SQLite)) + min(1, len(o.Postgres)) + min(1, len(o.MySQL))
+	subjects := min(1, len(o.Table)) + min(1, len(o.Tables)) + min(1, len(o.Query))
 	if o.Lag == nil {
 		o.Lag = new(time.Duration)
 		if o.MySQL != "" {

@@ -16,8 +16,8 @@ const (
 )
 
 // over returns statements with the given SQL text and the arguments in rows. There is one statement
-// for each row or, with Dialect.Arrays, a single statement for all rows. Without rows there is none. A row has the arguments
-// that follow the route, and kinds has their types.
+// for each row or, with Dialect.Arrays, a single statement for all rows. Without rows there is
+// none. A row has the arguments that follow the route, and kinds has their types.
 func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if len(rows) == 0 {
 		return nil
