@@ -133,7 +133,7 @@ func (l *Ledger) marksOf(ids []string, marks map[string]stream.Position) []*Stat
 }
 
 // readParts returns the watermarks of the given partitions, and their rows of the spans table.
-func (l *Ledger) readParts(ctx context.Context, s Session,
+func readParts(ctx context.Context, l *Ledger, s Session,
 	ids []string) (marks map[string]stream.Position, rows []Row, err error) {
 	marks = make(map[string]stream.Position, len(ids))
 	statements := l.overParts(l.d.spansOf, ids)
