@@ -23,12 +23,8 @@ type boltLane struct {
 
 // newBolt returns a function that creates the session with a newly started child.
 func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
-	conf := make(map[string]any, len(s.o.Conf))
-	for name, value := range s.o.Conf {
-		conf[name] = value
-	}
 	o := multilang.Options{
-		Handshake: multilang.NewHandshake(s.pids, pipeline, "exec", []string{"message"}, conf),
+		Handshake: multilang.NewHandshake(s.pids, pipeline, s.o.Conf),
 		Component: pipeline, Task: multilang.SourceTask, Pending: s.o.Pending,
 		Timeout: s.o.Timeout, Log: s.host.Log(), Count: s.host.Count,
 	}

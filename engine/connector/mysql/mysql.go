@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"strings"
 	"sync/atomic"
 
@@ -158,9 +159,7 @@ func (s *Sink) configure(o stream.SinkOptions, idle string) error {
 	if c.Params == nil {
 		c.Params = make(map[string]string)
 	}
-	for k, v := range session {
-		c.Params[k] = v
-	}
+	maps.Copy(c.Params, session)
 	c.Params["wait_timeout"] = idle
 	c.InterpolateParams, c.ParseTime, c.MultiStatements, c.ClientFoundRows = true, false,
 		false, false

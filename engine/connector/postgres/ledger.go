@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/stream"
@@ -127,15 +128,11 @@ const fenceWait = "2s"
 // reads the ledger, the lanes connect. They then prepare their statements in the background, which
 // saves their first batches about 30 ms.
 func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
-	begun := false
+	// Each lane connects, and the server starts its process. The ledger gets its connection first,
+	// in case connections are scarce.
+	ahead := sync.OnceFunc(func() { s.Ahead("postgres", nil) })
 	marks, err := s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) {
-		marks, err := s.Attempt(ctx, func() {
-			// the ledger gets its connection first, in case connections are scarce
-			if !begun {
-				begun = true
-				s.Ahead("postgres", nil) // each lane connects, and the server starts its process
-			}
-		})
+		marks, err := s.Attempt(ctx, ahead)
 		if waited(err) {
 			s.evict(ctx, []int64{s.fence})
 		}

@@ -40,6 +40,15 @@ type database interface {
 	close() error
 }
 
+// firstKey returns the key of the first row that q selects, or "" if it selects none.
+func firstKey(ctx context.Context, d database, r *relation, q rowQuery) (first string, err error) {
+	err = d.keys(ctx, r, q, func(key []byte) bool {
+		first = string(key)
+		return false
+	})
+	return first, err
+}
+
 // sequence converts row to a callback of a query. The callback never stops the query early.
 func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
 	return func(v []driver.Value) (bool, error) {

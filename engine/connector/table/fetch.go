@@ -35,6 +35,9 @@ type workerPool struct {
 	ctx     context.Context // ends, with the cause, when the goroutines accept no more work
 	end     context.CancelCauseFunc
 	alive   sync.WaitGroup
+
+	mu      sync.Mutex // guards cancels
+	cancels []context.CancelCauseFunc
 }
 
 func newWorkerPool(most int) *workerPool {
@@ -50,7 +53,9 @@ func (c *workerPool) start(r *reader) {
 		defer c.alive.Done()
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
+		c.mu.Lock()
+		c.cancels = append(c.cancels, cancel)
+		c.mu.Unlock()
 		for c.ctx.Err() == nil {
 			select {
 			case f := <-c.work:
@@ -67,6 +72,11 @@ func (c *workerPool) start(r *reader) {
 // stop cancels the work in progress and waits until all goroutines have ended.
 func (c *workerPool) stop() {
 	c.end(errClosed)
+	c.mu.Lock()
+	for _, cancel := range c.cancels {
+		cancel(errClosed)
+	}
+	c.mu.Unlock()
 	c.alive.Wait()
 }
 

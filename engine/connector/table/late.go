@@ -22,7 +22,7 @@ type lateness struct {
 	journal *journal // nil if the state is not stored
 	entries []byte   // entries to write to the journal before their rows are handed out
 
-	cursor     readers.Cursor  // after the last row handed out; with the rows settled before this run
+	cursor     readers.Cursor  // after the last row handed out; Above is from earlier runs
 	top        int64           // the highest number assigned
 	skip       map[string]bool // keys of late rows that the main partition must skip
 	next       time.Duration   // when the table may be searched again

@@ -300,11 +300,8 @@ func describeMySQL(c *column) {
 // columns are unique.
 func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema string) error {
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) {
-		for i := range r.columns {
+		if i := indexOf(r.columns, sqldriver.Text(v[0])); i >= 0 {
 			c := &r.columns[i]
-			if c.name != sqldriver.Text(v[0]) {
-				continue
-			}
 			if c.nullable = sqldriver.Text(v[1]) != "NO"; c.key == keyNumber {
 				c.standard = "numeric(" + sqldriver.Text(v[2]) + ")"
 			}

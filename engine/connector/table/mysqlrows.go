@@ -154,10 +154,7 @@ func (d *mysqlServer) keys(ctx context.Context, r *relation, q rowQuery,
 func (d *mysqlServer) observe(ctx context.Context, r *relation,
 	q rowQuery) (o observation, err error) {
 	q.last = true
-	err = d.keys(ctx, r, q, func(key []byte) bool {
-		o.last = string(key)
-		return false
-	})
+	o.last, err = firstKey(ctx, d, r, q)
 	if err == nil && o.last == "" && r.table {
 		// detects a dropped or changed table even if no new rows come
 		var now []column

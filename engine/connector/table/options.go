@@ -26,7 +26,7 @@ type Options struct {
 	Zone    string   `yaml:"zone" doc:"UTC: times of order_by without a zone are UTC"`
 
 	Poll       time.Duration  `yaml:"poll" doc:"maximum interval between polls at the end of the table; much shorter after new rows"`
-	Lag        *time.Duration `yaml:"lag" doc:"how long a new row waits for rows with lower keys that commit later; default 0s, with mysql 2s"`
+	Lag        *time.Duration `yaml:"lag" doc:"how long a new row waits for rows with lower keys that commit later; default 0s, mysql 2s"`
 	Rescan     int            `yaml:"rescan" doc:"number of last rows of a partition that are searched for late rows; 0: no search"`
 	ReusedKeys string         `yaml:"reused_keys" enum:"stop,ignore" doc:"reaction if rows were deleted and other rows got their keys"`
 	Notify     string         `yaml:"notify" doc:"postgres: NOTIFY channel that wakes the source"`
@@ -57,15 +57,8 @@ func DefaultOptions() *Options {
 // Validate returns an error for the first invalid option. It also sets the default of lag, which
 // depends on the database.
 func (o *Options) Validate() error {
-	databases, subjects := 0, 0
-	for _, s := range []string{o.SQLite, o.Postgres, o.MySQL} {
-		databases += min(1, len(s))
-	}
-	for _, set := range []bool{o.Table != "", len(o.Tables) > 0, o.Query != ""} {
-		if set {
-			subjects++
-		}
-	}
+	databases := min(1, len(o.SQLite)) + min(1, len(o.Postgres)) + min(1, len(o.MySQL))
+	subjects := min(1, len(o.Table)) + min(1, len(o.Tables)) + min(1, len(o.Query))
 	if o.Lag == nil {
 		o.Lag = new(time.Duration)
 		if o.MySQL != "" {

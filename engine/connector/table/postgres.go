@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -39,9 +40,7 @@ func newPostgres(url, notify string) (database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("url: %w", err)
 	}
-	for k, v := range session {
-		c.RuntimeParams[k] = v
-	}
+	maps.Copy(c.RuntimeParams, session)
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "penstock table"
 	}
@@ -171,11 +170,10 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 // are unique.
 func (d *postgres) constraints(ctx context.Context, r *relation) error {
 	err := d.query(ctx, func(v [][]byte) {
-		for i := range r.columns {
-			if c := &r.columns[i]; c.name == string(v[0]) {
-				if c.nullable = string(v[1]) != "t"; string(v[2]) == "t" {
-					c.collate = ""
-				}
+		if i := indexOf(r.columns, string(v[0])); i >= 0 {
+			c := &r.columns[i]
+			if c.nullable = string(v[1]) != "t"; string(v[2]) == "t" {
+				c.collate = ""
 			}
 		}
 	}, `SELECT attname, attnotnull, coalesce(nullif(CASE WHEN c.collname = 'default'

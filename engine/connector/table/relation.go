@@ -27,6 +27,11 @@ type column struct {
 	collate  string // a collation that compares texts byte by byte; "" if the default one does
 }
 
+// indexOf returns the index of the first column with the given name, or -1.
+func indexOf(columns []column, name string) int {
+	return slices.IndexFunc(columns, func(c column) bool { return c.name == name })
+}
+
 // valueKind determines how the text of a value is interpreted.
 type valueKind uint8
 
@@ -82,7 +87,7 @@ func (r *relation) orderBy(names []string, zone string) error {
 	}
 	var kinds []keyKind
 	for _, n := range names {
-		i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == n })
+		i := indexOf(r.columns, n)
 		if i < 0 {
 			return fmt.Errorf("%s has no column %q, which is in `order_by`; it has %s", r.name, n,
 				r.list())
@@ -142,7 +147,7 @@ func (r *relation) notFound() error {
 // distinct returns an error if two columns of r have the same name.
 func (r *relation) distinct(columns []column) error {
 	for i, c := range columns {
-		if slices.ContainsFunc(columns[:i], func(o column) bool { return o.name == c.name }) {
+		if indexOf(columns, c.name) < i {
 			return fmt.Errorf("%s has two columns %q; rename one with AS", r.name, c.name)
 		}
 	}
@@ -183,11 +188,8 @@ func (r *relation) list() string {
 // changed compares the given columns, the current ones, with those at the start. It returns an
 // error that describes a difference, or nil if there is none.
 func (r *relation) changed(now []column) error {
-	find := func(all []column, name string) int {
-		return slices.IndexFunc(all, func(c column) bool { return c.name == name })
-	}
 	for _, c := range r.columns {
-		switch i := find(now, c.name); {
+		switch i := indexOf(now, c.name); {
 		case i < 0:
 			return &changedError{fmt.Sprintf("%s has lost its column %q", r.name, c.name)}
 		case now[i].decl != c.decl:
@@ -196,7 +198,7 @@ func (r *relation) changed(now []column) error {
 		}
 	}
 	for _, c := range now {
-		if find(r.columns, c.name) < 0 {
+		if indexOf(r.columns, c.name) < 0 {
 			return &changedError{fmt.Sprintf("%s has a new column %q", r.name, c.name)}
 		}
 	}

@@ -161,10 +161,7 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 // the table is WITHOUT ROWID.
 func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 	primary []string) error {
-	at := func(n string) *column {
-		i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == n })
-		return &r.columns[i]
-	}
+	at := func(n string) *column { return &r.columns[indexOf(r.columns, n)] }
 	if r.primary = len(primary) > 0; r.primary {
 		r.unique = append(r.unique, primary)
 		if len(primary) == 1 && strings.EqualFold(at(primary[0]).decl, "INTEGER") {
@@ -209,7 +206,7 @@ func sqliteReuse(r *relation, makes string) reuse {
 		strings.Contains(strings.ToUpper(makes), "AUTOINCREMENT") {
 		return reuse{}
 	}
-	i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == r.unique[0][0] })
+	i := indexOf(r.columns, r.unique[0][0])
 	if !strings.EqualFold(r.columns[i].decl, "INTEGER") ||
 		strings.Contains(strings.ToUpper(makes), "WITHOUT ROWID") {
 		return reuse{}

@@ -49,10 +49,7 @@ func (d *sqliteFile) observe(ctx context.Context, r *relation,
 		return o, err
 	}
 	q.last = true
-	err = d.keys(ctx, r, q, func(key []byte) bool {
-		o.last = string(key)
-		return false
-	})
+	o.last, err = firstKey(ctx, d, r, q)
 	return o, err
 }
 

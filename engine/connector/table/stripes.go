@@ -67,12 +67,8 @@ func stripeID(name string, width int64) string {
 // false if there are no rows.
 func reach(ctx context.Context, db database,
 	rel *relation) (low, high int64, some bool, err error) {
-	var keys []string
-	err = db.keys(ctx, rel, rowQuery{limit: 1}, func(key []byte) bool {
-		keys = append(keys, string(key))
-		return false
-	})
-	if err != nil || len(keys) == 0 {
+	least, err := firstKey(ctx, db, rel, rowQuery{limit: 1})
+	if err != nil || least == "" {
 		return 0, 0, false, err
 	}
 	last, err := db.observe(ctx, rel, rowQuery{})
@@ -80,7 +76,7 @@ func reach(ctx context.Context, db database,
 		return 0, 0, false, err
 	}
 	var ends [2]int64
-	for i, key := range append(keys, last.last) {
+	for i, key := range []string{least, last.last} {
 		values, err := rel.keys.decode(key)
 		if err != nil {
 			return 0, 0, false, err

@@ -16,8 +16,8 @@ const (
 )
 
 // over returns statements with the given SQL text and the arguments in rows. There is one statement
-// for each row or, with Dialect.Arrays, a single statement for all rows. Without rows there is none. A row has the arguments
-// that follow the route, and kinds has their types.
+// for each row or, with Dialect.Arrays, a single statement for all rows. Without rows there is
+// none. A row has the arguments that follow the route, and kinds has their types.
 func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if len(rows) == 0 {
 		return nil
@@ -133,7 +133,7 @@ func (l *Ledger) marksOf(ids []string, marks map[string]stream.Position) []*Stat
 }
 
 // readParts returns the watermarks of the given partitions, and their rows of the spans table.
-func (l *Ledger) readParts(ctx context.Context, s Session,
+func readParts(ctx context.Context, l *Ledger, s Session,
 	ids []string) (marks map[string]stream.Position, rows []Row, err error) {
 	marks = make(map[string]stream.Position, len(ids))
 	statements := l.overParts(l.d.spansOf, ids)

@@ -170,7 +170,7 @@ func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream
 
 // read reads the stored ranges of requests.
 func (c *claims) read(ctx context.Context, s Session, parts []string) error {
-	marks, rows, err := c.l.readParts(ctx, s, parts)
+	marks, rows, err := readParts(ctx, c.l, s, parts)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (l *Ledger) take(ctx context.Context, s Session,
 // partition, its progress is Taking.Start, or empty if Taking.MustExist is set.
 func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
-	at, rows, err := l.readParts(ctx, s, ids)
+	at, rows, err := readParts(ctx, l, s, ids)
 	if err != nil {
 		return nil, err
 	}

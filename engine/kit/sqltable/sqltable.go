@@ -121,7 +121,7 @@ type Table struct {
 // treated as a field without a column.
 func NewTable(d *Dialect, columns []Column, extra string, policy Policy) *Table {
 	t := &Table{Columns: columns, Extra: -1, New: policy, dialect: d,
-		index: make(map[string]int, len(columns)), message: -1}
+		index: make(map[string]int, len(columns))}
 	for i, c := range columns {
 		if policy == JSONColumn && d.same(c.Name, extra) {
 			t.Extra = i
@@ -129,9 +129,7 @@ func NewTable(d *Dialect, columns []Column, extra string, policy Policy) *Table 
 		}
 		t.index[c.Name] = i
 	}
-	if i, ok := t.index[MessageField]; ok {
-		t.message = i
-	}
+	t.message = t.Column(MessageField)
 	return t
 }
 

@@ -70,12 +70,8 @@ type session struct {
 func newSession(p *child.Process, o *Options, pids string, h stream.Host) *session {
 	t := &session{o: o, p: p, host: h, ended: make(chan struct{}), came: make(chan struct{}, 1)}
 	if o.Protocol == Storm {
-		conf := make(map[string]any, len(o.Conf))
-		for name, value := range o.Conf {
-			conf[name] = value
-		}
 		t.bolt = multilang.NewBolt(p, multilang.Options{
-			Handshake: multilang.NewHandshake(pids, "records", "exec", []string{"message"}, conf),
+			Handshake: multilang.NewHandshake(pids, "records", o.Conf),
 			Component: "records", Task: multilang.SourceTask, Pending: o.Pending,
 			Timeout: o.Timeout, KeepEmits: true, Log: h.Log(), Count: h.Count,
 		})

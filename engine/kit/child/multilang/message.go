@@ -95,22 +95,23 @@ const (
 )
 
 // NewHandshake describes a topology of three components: the source of the tuples, the child, and a
-// receiver of its emits.
-func NewHandshake(pidDir, source, component string, fields []string,
-	conf map[string]any) Handshake {
-	if conf == nil {
-		conf = map[string]any{}
+// receiver of its emits. The tuples of the source have one field, "message".
+func NewHandshake(pidDir, source string, conf map[string]string) Handshake {
+	values := make(map[string]any, len(conf))
+	for name, value := range conf {
+		values[name] = value
 	}
-	return Handshake{PIDDir: pidDir, Conf: conf, Context: map[string]any{
-		"taskid": OwnTask, "componentid": component,
-		"task->component":      map[string]string{"1": source, "2": component, "3": "next"},
+	return Handshake{PIDDir: pidDir, Conf: values, Context: map[string]any{
+		"taskid": OwnTask, "componentid": "exec",
+		"task->component":      map[string]string{"1": source, "2": "exec", "3": "next"},
 		"streams":              []string{"default"},
 		"stream->outputfields": map[string][]string{"default": {"message"}},
 		"stream->target->grouping": map[string]any{
 			"default": map[string]any{"next": map[string]string{"type": "SHUFFLE"}}},
 		"source->stream->grouping": map[string]any{
 			source: map[string]any{"default": map[string]string{"type": "SHUFFLE"}}},
-		"source->stream->fields": map[string]any{source: map[string][]string{"default": fields}},
+		"source->stream->fields": map[string]any{
+			source: map[string][]string{"default": {"message"}}},
 	}}
 }
 
