@@ -14,14 +14,14 @@ type counter struct{ dir, name, path string }
 
 // TestCountersStartAtZero checks that every counter whose name is a literal is also registered: it
 // is counted with the literal 0, or its name is in a list. Without this, its metric would appear
-// only at the first event, and rate() would miss that event. Packages of engine/kit may register the
-// counters of connectors, and connectors those of engine/kit.
+// only at the first event, and rate() would miss that event. Packages of engine/kit may register
+// the counters of connectors, and connectors those of engine/kit.
 func TestCountersStartAtZero(t *testing.T) {
 	counted := make(map[counter]bool)
 	registered := make(map[string][]*file) // files by name of the counter
 	for _, f := range all(t) {
-		if f.test || !f.under("engine/connector", "engine/processor", "engine/kit", "engine/internal/pipeline") ||
-			f.under("engine/connector/connectortest") {
+		if f.test || f.under("engine/connector/connectortest") || !f.under("engine/connector",
+			"engine/processor", "engine/kit", "engine/internal/pipeline") {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -37,7 +37,8 @@ func TestCountersStartAtZero(t *testing.T) {
 					break
 				}
 				name := text(n.Args[0])
-				if amount, ok := n.Args[len(n.Args)-1].(*ast.BasicLit); ok && amount.Value == "0" {
+				amount, ok := n.Args[len(n.Args)-1].(*ast.BasicLit)
+				if ok && amount.Value == "0" {
 					registered[name] = append(registered[name], f)
 				} else if name != "" {
 					counted[counter{f.dir, name, f.path}] = true
@@ -51,10 +52,11 @@ func TestCountersStartAtZero(t *testing.T) {
 	}
 	for c := range counted {
 		if !slices.ContainsFunc(registered[c.name], func(f *file) bool {
-			return f.dir == c.dir || f.under("engine/kit") || strings.HasPrefix(c.dir, "engine/kit/")
+			return f.dir == c.dir || f.under("engine/kit") ||
+				strings.HasPrefix(c.dir, "engine/kit/")
 		}) {
-			t.Errorf("%s: the counter %s is not registered: count it with 0 when its component starts",
-				c.path, c.name)
+			t.Errorf("%s: the counter %s is not registered: count it with 0 when its component "+
+				"starts", c.path, c.name)
 		}
 	}
 }

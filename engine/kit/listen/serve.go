@@ -113,10 +113,11 @@ func (s *Streams) handshake(ctx context.Context, c net.Conn, last *lastReads) bo
 	case err == nil:
 		return true
 	case errors.Is(err, io.EOF): // such as the check of a load balancer
-	case errors.Is(err, net.ErrClosed), s.isDraining(), ctx.Err() != nil: // closed by this process
+	case errors.Is(err, net.ErrClosed), s.isDraining(), ctx.Err() != nil: // closed here
 	default:
 		s.Host.Count("handshakes_failed", 1)
-		s.Host.Log().Warn("connection closed: TLS handshake failed", "peer", peerOf(c), "error", err)
+		s.Host.Log().Warn("connection closed: TLS handshake failed", "peer", peerOf(c), "error",
+			err)
 	}
 	return false
 }

@@ -191,9 +191,10 @@ func TestSilentTLS(t *testing.T) {
 		if took := time.Since(begun); took != handshakeTime {
 			t.Errorf("the connection was open for %v, want %v", took, handshakeTime)
 		}
-		if failed, idle := h.Counted("handshakes_failed"), h.Counted("connections_timed_out"); failed != 1 ||
-			idle != 0 {
-			t.Errorf("%d handshakes failed and %d connections timed out, want 1 and 0", failed, idle)
+		failed, idle := h.Counted("handshakes_failed"), h.Counted("connections_timed_out")
+		if failed != 1 || idle != 0 {
+			t.Errorf("%d handshakes failed and %d connections timed out, want 1 and 0", failed,
+				idle)
 		}
 		_ = client.Close()
 		_ = server.Close()
