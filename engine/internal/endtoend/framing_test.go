@@ -35,16 +35,12 @@ func TestFraming(t *testing.T) {
 			`tail: { include: ["./in/*.log"], framing: %s }`,
 		} {
 			name, _, _ := strings.Cut(source, ":")
-			framing := c.framing
-			if name == "spool_dir" {
-				framing = strings.Replace(framing, ", wait: 200ms", "", 1) // it has no effect there
-			}
 			t.Run(c.name+" "+name, func(t *testing.T) {
 				dir := t.TempDir()
 				write(t, filepath.Join(dir, "in", "a.log"), c.text)
 				config := write(t, filepath.Join(dir, "penstock.yaml"),
 					"state: ./state\npipelines:\n  p:\n    source: { "+
-						""+fmt.Sprintf(source, framing)+
+						""+fmt.Sprintf(source, c.framing)+
 						" }\n    sink: { file: { path: ./out.ndjson } }\n    batch: "+
 						"{ bytes: 16KiB }\n")
 				once(t, config)
