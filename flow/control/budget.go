@@ -59,8 +59,9 @@ func (b Budget) withDefaults() (Budget, error) {
 type budget struct {
 	Budget
 	bucket  rate.Bucket
-	awaited bool   // at the last dispatch an item had to wait for a token
-	waits   uint64 // waits of items for a token, one for each attempt
+	awaited bool          // at the last dispatch an item had to wait for a token
+	due     time.Duration // time of this token, if awaited is set
+	waits   uint64        // waits of items for a token, one for each attempt
 }
 
 func newBudget(b Budget) budget {
@@ -93,10 +94,14 @@ func (p *budget) refund(a *attempt, now time.Duration) {
 // maxScan items that wait for a token, and counts each wait once, for BudgetStatus.
 func (b *backlog) outOfTokens() bool {
 	p := &b.budget
-	if !p.bounded() || p.bucket.Wait(b.now, 1) == 0 {
+	if !p.bounded() {
 		return false
 	}
-	p.awaited = true
+	wait := p.bucket.Wait(b.now, 1)
+	if wait == 0 {
+		return false
+	}
+	p.awaited, p.due = true, b.now+min(wait, maxWait)
 	for i := range min(b.redoWithToken.ready.len(), maxScan) {
 		if it := b.redoWithToken.ready.at(i); !it.awaitsToken {
 			it.awaitsToken = true
@@ -112,13 +117,9 @@ func (p *budget) takeToken(a *attempt, now time.Duration) {
 	p.bucket.Take(now, 1)
 }
 
-// tokenAt returns the time of the next token, and false if no item waits for one.
-func (p *budget) tokenAt(now time.Duration) (at time.Duration, ok bool) {
-	if !p.awaited {
-		return 0, false
-	}
-	return now + p.bucket.Wait(now, 1), true
-}
+// tokenAt returns the time of the next token, and false if no item waits for one. This time is in
+// the past if the Tick for it is late.
+func (p *budget) tokenAt() (at time.Duration, ok bool) { return p.due, p.awaited }
 
 // BudgetStatus is a snapshot of the redelivery budget.
 type BudgetStatus struct {

@@ -240,7 +240,7 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 	earlier(m.backlog.retrying.deferred.next())
 	earlier(m.backlog.suspects.next(m.now))
 	earlier(m.dispatcher.hold.until, m.dispatcher.hold.active)
-	earlier(m.backlog.budget.tokenAt(m.now))
+	earlier(m.backlog.budget.tokenAt())
 	earlier(m.attempts.hedgeAt())
 	return at, ok
 }

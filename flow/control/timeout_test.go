@@ -1,9 +1,11 @@
 package control_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 )
@@ -98,6 +100,38 @@ func TestLateTick(t *testing.T) {
 		if n := l.timedOut(); n != c.want {
 			t.Errorf("after %v, with Ticks late by %v, %d attempts are overdue, want %d", c.takes,
 				c.late, n, c.want)
+		}
+	}
+}
+
+// TestLateTickOfTheBudget checks that a Tick for the next token of the budget, which comes late,
+// extends the deadline of the running attempt: this process was held up.
+func TestLateTickOfTheBudget(t *testing.T) {
+	for _, c := range []struct {
+		late time.Duration
+		want uint64
+	}{{0, 1}, {100 * ms, 0}} {
+		l := newKeyed(t, 1, 0, control.Limits{}, control.Config{
+			Window: window.Fixed{Size: 2}, Retry: backoff.Fixed(0),
+			Budget:  control.Budget{Share: 1e-6, PerSecond: 10, Burst: 1},
+			Breaker: control.Breaker{Failures: -1},
+		})
+		for range 100 {
+			l.now += 2 * ms
+			l.ack()
+		}
+		for range 2 { // the second failure of the item waits for a token
+			id := l.flying[l.head]
+			l.flying = slices.Delete(l.flying, l.head, l.head+1)
+			l.step(control.Event{Kind: control.Answer, ID: id, Outcome: control.Retryable})
+			slices.Reverse(l.flying[l.head:])
+		}
+		if l.m.Status().Budget.Waiting != 1 {
+			t.Fatal("no item waits for a token")
+		}
+		l.stall(201*ms, c.late)
+		if n := l.timedOut(); n != c.want {
+			t.Errorf("with Ticks late by %v, %d attempts are overdue, want %d", c.late, n, c.want)
 		}
 	}
 }
