@@ -54,7 +54,7 @@ const (
 
 func newDelay(initial, top int, cut float64) delay {
 	a := newAdaptive(initial, top)
-	return delay{adaptive: a, cut: cut, startup: startup{on: true}, samplesNeeded: max(2, a.w)}
+	return delay{adaptive: a, cut: cut, startup: startup{on: true, initial: a.w}, samplesNeeded: max(2, a.w)}
 }
 
 func (d *delay) Batches() bool             { return false }

@@ -27,6 +27,7 @@ import (
 // continues to grow by a quarter if more batches per second come back than before.
 type startup struct {
 	on      bool
+	initial float64 // size of the window at the start
 	fastest float64 // maximum deliveries per second of any round
 	flat    int     // rounds that were hardly faster
 	idle    int     // consecutive rounds in which the window was not used up
@@ -188,7 +189,8 @@ func (d *delay) count(s *Sample) {
 // started handles the verdict of a round of the start-up. When the worker is full, the start-up
 // ends. The window is then narrowed at once to the level, the number of batches that the worker
 // serves at once. The start-up also ends if the rate of deliveries stays flat, or if the load does
-// not use up the window, for several rounds.
+// not use up the window, for several rounds. In the second case, the window is narrowed to the
+// number of batches that the load has used.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
 	calm := d.base.steady()
@@ -214,7 +216,7 @@ func (d *delay) started(v *verdict, now time.Duration) {
 		// or a window that is wider than this load has tested. The window may be too wide if the
 		// first round trips were equal by chance.
 		full = true
-		d.w = min(d.w, u.used)
+		d.w = max(1, u.initial, min(d.w, u.used))
 	}
 	switch {
 	case full:

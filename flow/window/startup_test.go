@@ -78,6 +78,27 @@ func TestStartUpEndsAtTheLoad(t *testing.T) {
 	if got := w.Limit(); w.Starting() || got != 3 {
 		t.Errorf("the window is %v after the start-up, want 3: %s", got, w.Reason())
 	}
+	if got, want := w.Reason(), "the load did not use the window: window 12 to 3"; got != want {
+		t.Errorf("the reason is %q, want %q", got, want)
+	}
+}
+
+// TestStartUpKeepsTheInitialWindow checks that an unused start-up does not narrow the window below
+// its initial size, or below 1 if batches are smaller than the mean.
+func TestStartUpKeepsTheInitialWindow(t *testing.T) {
+	for _, initial := range []int{0, 1, 5} {
+		w := Queue{Initial: initial}.New().(*queueWindow)
+		for i := 0; i < 1000 && w.Starting(); i++ {
+			w.OnSample(Sample{
+				Now: time.Duration(i) * 50 * ms, RoundTrip: 50 * ms, Cost: 1, Mean: 60, Done: 1,
+				InFlightAtSend: 1, Epoch: w.Epoch(),
+			})
+		}
+		if got, want := w.Limit(), max(1, float64(initial)); w.Starting() || got != want {
+			t.Errorf("the window begins at %d, and is %v after the start-up, want %v: %s", initial,
+				got, want, w.Reason())
+		}
+	}
 }
 
 // TestRefusedIsTheLevel checks a worker that refuses batches above a certain number in flight, its

@@ -33,6 +33,9 @@ func (v *verdict) reason() string {
 			return fmt.Sprintf("mean round trip %v against a threshold of %v: %s%s",
 				seconds(v.mean), seconds(v.base), v.moved(), v.unused())
 		}
+		if !v.limited && v.after < v.before && v.queue <= v.high { // an unused start-up has ended
+			return "the load did not use the window: " + v.moved()
+		}
 		const text = "about %.1f batches queued (grows below %.1f, shrinks above %.1f; " +
 			"mean round trip %v, drained %v): %s%s"
 		return fmt.Sprintf(text,
