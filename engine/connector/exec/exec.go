@@ -103,7 +103,8 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// start starts a child with each of the names, and returns the workers that deliver to them.
+// start makes the host run a fleet with a child for each of the names, and returns the workers that
+// deliver to these children.
 func start[S child.Session](s *Sink, names []string, newSession func(*child.Process) S,
 	worker func(*child.Slot[S]) stream.Worker) (workers []stream.Worker, err error) {
 	fleet, err := child.NewFleet(child.FleetOptions[S]{

@@ -35,8 +35,8 @@ func Direct(opened driver.Conn) (Conn, error) {
 	return c, nil
 }
 
-// IsDisconnected reports whether err means that the connection to a server has failed or was
-// closed. Another connection may succeed.
+// IsDisconnected reports whether err is an error of the network, which includes timeouts, or means
+// that the connection to a server was closed. Another connection may succeed.
 func IsDisconnected(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) ||

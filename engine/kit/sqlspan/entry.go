@@ -12,6 +12,7 @@ const (
 	kindsOfMark     = "ttnk" // part, name, num, key
 	kindsOfPosition = "tnk"  // part, num, key
 	kindsOfSpan     = "tnknk"
+	kindsOfPart     = "t"
 	kindsOfPrune    = "ttt" // part, pattern and bound of the name
 )
 
@@ -22,6 +23,12 @@ func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if len(rows) == 0 {
 		return nil
 	}
+	return preparable(l, text, kinds, rows)
+}
+
+// preparable is like over, but with Dialect.Arrays it also returns a statement if there are no rows.
+// So a lane can prepare the statements of batches before it gets the first batch.
+func preparable(l *Ledger, text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))
 		for i, row := range rows {
@@ -54,11 +61,16 @@ func reading(statements []*Statement, row func(), dest ...any) []*Statement {
 // overParts is like over, for statements with a single argument after the route: the id of a
 // partition.
 func (l *Ledger) overParts(text string, ids []string) []*Statement {
+	return l.over(text, kindsOfPart, asRows(ids))
+}
+
+// asRows returns the ids of partitions as rows of arguments.
+func asRows(ids []string) [][]any {
 	rows := make([][]any, len(ids))
 	for i, id := range ids {
 		rows[i] = []any{id}
 	}
-	return l.over(text, "t", rows)
+	return rows
 }
 
 func array[T any](rows [][]any, k int) []T {
@@ -94,7 +106,7 @@ func (l *Ledger) entry(spans []stream.Span) *entry {
 		s := &spans[i]
 		rows[i] = []any{s.Part.ID, s.From.Num, []byte(s.From.Key), s.To.Num, []byte(s.To.Key)}
 	}
-	e.insert = l.over(l.d.InsertSpan, kindsOfSpan, rows)
+	e.insert = preparable(l, l.d.InsertSpan, kindsOfSpan, rows)
 	if l.d.Arrays {
 		e.inserted = make(map[place]bool, len(spans))
 		var p place
@@ -126,7 +138,7 @@ func (l *Ledger) marksOf(ids []string, marks map[string]stream.Position) []*Stat
 	var part string
 	var at stream.Position
 	var key []byte
-	return reading(l.overParts(l.d.markOf, ids), func() {
+	return reading(preparable(l, l.d.markOf, kindsOfPart, asRows(ids)), func() {
 		at.Key = string(key)
 		marks[part] = at
 	}, &part, &at.Num, &key)

@@ -243,14 +243,12 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 // of Dialect.Alone for this route.
 func advance(ctx context.Context, l *Ledger, s Session, alone []Statement,
 	route string) (format, epoch int64, err error) {
-	err = s.Begin(ctx, pointers(alone)...)
-	if err == nil {
-		bump := &Statement{SQL: l.d.Bump, Args: []any{route, int64(Format)}}
-		err = s.Run(ctx, bump, l.readRoute(route, "", &format, &epoch))
+	if err = s.Begin(ctx, pointers(alone)...); err != nil {
+		return 0, 0, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
 	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("raise the epoch after the transactions of earlier processes: %w",
-			err)
+	bump := &Statement{SQL: l.d.Bump, Args: []any{route, int64(Format)}}
+	if err = s.Run(ctx, bump, l.readRoute(route, "", &format, &epoch)); err != nil {
+		return 0, 0, fmt.Errorf("raise the epoch, after the transactions of earlier processes: %w", err)
 	}
 	return format, epoch, nil
 }

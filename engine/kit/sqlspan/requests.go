@@ -207,6 +207,9 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 // The transaction must have locked their partitions. For requests, it has locked their rows in the
 // marks table. For other partitions, it has locked the epochs.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
+	if len(spans) == 0 {
+		return nil
+	}
 	return s.Run(ctx, l.entry(spans).insert...)
 }
 
