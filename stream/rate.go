@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ func (b *BytesPerSecond) UnmarshalText(text []byte) error {
 	// 0.016666666666666666B/s.
 	number, inBytes := strings.CutSuffix(amount, "B")
 	n, err := strconv.ParseFloat(number, 64)
-	if !inBytes || err != nil || !(n >= 0 && n <= 1e12) {
+	if !inBytes || err != nil || !(n >= 0 && n < math.MaxInt64) {
 		return errRate(text)
 	}
 	*b = BytesPerSecond(n / seconds)

@@ -202,8 +202,8 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 		fmt.Fprintf(&b, "  %s of the checkpoint no longer in the source: not compared\n",
 			count(r.NotInSource, "partition"))
 		if a.undelivered {
-			b.WriteString("  an undelivered file may be a copy of a delivered one: if it is, the next run " +
-				"delivers nothing of it again\n")
+			b.WriteString("  an undelivered file may be a rotated copy of a delivered one: the next run " +
+				"of tail finds out\n")
 		}
 	}
 	fmt.Fprintf(&b, "  %s\n", count(r.Differences, "difference"))

@@ -223,7 +223,7 @@ func TestAudit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "silent/main", exitUnfinished,
-			[]string{"undelivered  silent/main", "an undelivered file may be a copy of a delivered one"}},
+			[]string{"undelivered  silent/main", "may be a rotated copy of a delivered one"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := snapshotOf(t)

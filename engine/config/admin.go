@@ -90,7 +90,7 @@ func (l *loader) admin(n *yaml.Node, f *Config) {
 // plan returns the value of the key as YAML: AdminOff or a mapping.
 func (a *Admin) plan() *yaml.Node {
 	if !a.On() {
-		return text(AdminOff, maskSecrets)
+		return text(AdminOff, false)
 	}
-	return describe(reflect.ValueOf(*a), maskSecrets)
+	return describe(reflect.ValueOf(*a), false)
 }

@@ -149,9 +149,9 @@ func readState(l *loader, n *yaml.Node, f *Config) {
 // statePlan returns the value of the key `state` as YAML.
 func (c *Config) statePlan() *yaml.Node {
 	if !c.Cluster.On() {
-		return text(c.State, maskSecrets)
+		return text(c.State, false)
 	}
-	return describe(reflect.ValueOf(stateForm{Dir: c.State, NATS: c.Cluster}), maskSecrets)
+	return describe(reflect.ValueOf(stateForm{Dir: c.State, NATS: c.Cluster}), false)
 }
 
 // schemaOfState describes the key `state`.

@@ -36,11 +36,10 @@ type option struct {
 type expression interface{ Expression() }
 
 var (
-	durationType  = reflect.TypeFor[time.Duration]()
-	placeType     = reflect.TypeFor[Place]()
-	sizeType      = reflect.TypeFor[stream.Size]()
-	textType      = reflect.TypeFor[encoding.TextUnmarshaler]()
-	marshalerType = reflect.TypeFor[encoding.TextMarshaler]()
+	durationType = reflect.TypeFor[time.Duration]()
+	placeType    = reflect.TypeFor[Place]()
+	sizeType     = reflect.TypeFor[stream.Size]()
+	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
 func optionOf(prefix string, f reflect.StructField) option {

@@ -86,7 +86,7 @@ func TestDecodeRefuses(t *testing.T) {
 // list. It also checks that the schema has such lists and the bounds of numbers.
 func TestDescribeBoundsAndLists(t *testing.T) {
 	schema := string(appendJSON(nil,
-		describe(reflect.ValueOf(tuning{Level: 1, Ports: ports{List: []int{5}}}), maskSecrets)))
+		describe(reflect.ValueOf(tuning{Level: 1, Ports: ports{List: []int{5}}}), false)))
 	if !strings.Contains(schema, `"ports":[5]`) {
 		t.Errorf("a plan shows %s", schema)
 	}

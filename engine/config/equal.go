@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"reflect"
 	"slices"
 
@@ -36,22 +37,63 @@ func (a *Admin) Equal(other *Admin) bool {
 		(!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
 }
 
-// sameValue reports whether two values of an option are equal. It compares their descriptions, and
-// thus ignores fields that a config cannot set. These are derived from the other fields and may
-// differ although the options are equal, for example two compilations of the same expression. A
-// struct without fields that a config can set is compared as a whole.
+// sameValue reports whether two values of an option are equal. Of a struct with fields that a
+// config can set, only these fields are compared. The other fields are derived from them and may
+// differ although the options are equal, for example two compilations of the same expression. Any
+// other value with a text form is compared as text.
 func sameValue(a, b reflect.Value) bool {
-	switch {
-	case !a.IsValid() || !b.IsValid():
+	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid()
-	case a.Type() != b.Type():
-		return false
-	case a.Kind() == reflect.Pointer && (a.IsNil() || b.IsNil()):
-		return a.IsNil() == b.IsNil()
-	case a.Kind() == reflect.Pointer:
-		return sameValue(a.Elem(), b.Elem())
-	case a.Kind() == reflect.Struct && !hasOptions(a.Type()) && !a.Type().Implements(marshalerType):
-		return reflect.DeepEqual(a.Interface(), b.Interface())
 	}
-	return reflect.DeepEqual(describe(a, maskNone), describe(b, maskNone))
+	if a.Type() != b.Type() {
+		return false
+	}
+	t := a.Type()
+	switch {
+	case t.Kind() == reflect.Pointer:
+		if a.IsNil() || b.IsNil() || a.Pointer() == b.Pointer() {
+			return a.Pointer() == b.Pointer()
+		}
+		return sameValue(a.Elem(), b.Elem())
+	case !hasOptions(t) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		textA, errA := a.Interface().(encoding.TextMarshaler).MarshalText()
+		textB, errB := b.Interface().(encoding.TextMarshaler).MarshalText()
+		return errA == nil && errB == nil && string(textA) == string(textB)
+	case hasOptions(t):
+		return sameFields(a, b)
+	case isPairs(t):
+		return a.Len() == b.Len() && all(a.Len(), func(i int) bool {
+			x, y := a.Index(i), b.Index(i)
+			return sameValue(x.Field(0), y.Field(0)) && sameValue(x.Field(1), y.Field(1))
+		})
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		return a.Len() == b.Len() && all(a.Len(), func(i int) bool {
+			return sameValue(a.Index(i), b.Index(i))
+		})
+	case t.Kind() == reflect.Map:
+		keys := a.MapKeys()
+		return a.Len() == b.Len() && all(len(keys), func(i int) bool {
+			return sameValue(a.MapIndex(keys[i]), b.MapIndex(keys[i]))
+		})
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+// sameFields compares the fields of two structs of one type that a config can set.
+func sameFields(a, b reflect.Value) bool {
+	keys, fields := fieldsOf(a.Type())
+	return all(len(keys), func(i int) bool {
+		index := fields[keys[i]].Index
+		return sameValue(a.FieldByIndex(index), b.FieldByIndex(index))
+	})
+}
+
+// all reports whether ok returns true for each i from 0 to n-1.
+func all(n int, ok func(i int) bool) bool {
+	for i := range n {
+		if !ok(i) {
+			return false
+		}
+	}
+	return true
 }

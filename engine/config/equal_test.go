@@ -8,6 +8,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
+// pattern is an option that can be read from text, and not written as text.
+type pattern struct{ source string }
+
+func (p *pattern) UnmarshalText(text []byte) error {
+	p.source = string(text)
+	return nil
+}
+
 // TestSameValue checks which differences between options count.
 func TestSameValue(t *testing.T) {
 	type inner struct {
@@ -24,6 +32,10 @@ func TestSameValue(t *testing.T) {
 		compiled int // derived from the others
 	}
 	type own struct{ Made func() } // options for programs only
+	made := &own{Made: func() {}}
+	type rule struct {
+		Pattern pattern `yaml:"pattern"`
+	}
 	second := time.Second
 	base := func(change func(*options)) *options {
 		o := &options{Token: "a", URL: "http://u:p@h/", Number: 1, List: []inner{{Wait: &second}},
@@ -41,7 +53,7 @@ func TestSameValue(t *testing.T) {
 		"secret number":       {func(o *options) { o.Number = 2 }, false},
 		"password in a URL":   {func(o *options) { o.URL = "http://u:q@h/" }, false},
 		"value of a map":      {func(o *options) { o.Labels = map[string]string{"a": "c"} }, false},
-		"size":                {func(o *options) { o.List[0].Size = 1 }, false},
+		"size":                {func(o *options) { o.List = []inner{{Wait: &second, Size: 1}} }, false},
 		"another pointer":     {func(o *options) { s := second; o.List[0].Wait = &s }, true},
 		"missing pointer":     {func(o *options) { o.List[0].Wait = nil }, false},
 		"items":               {func(o *options) { o.List = append(o.List, o.List[0]) }, false},
@@ -61,7 +73,10 @@ func TestSameValue(t *testing.T) {
 		"no options":                 {nil, nil, true},
 		"options and none":           {&inner{}, nil, false},
 		"options of a program":       {&own{}, &own{}, true},
-		"other options of a program": {&own{}, &own{Made: func() {}}, false},
+		"other options of a program": {&own{}, made, false},
+		"the same pointer":           {made, made, true},
+		"pattern":                    {rule{pattern{"a"}}, rule{pattern{"a"}}, true},
+		"another pattern":            {rule{pattern{"a"}}, rule{pattern{"b"}}, false},
 	} {
 		if got := sameValue(reflect.ValueOf(c.a), reflect.ValueOf(c.b)); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -258,7 +258,7 @@ func schemaOf(v reflect.Value, o option) object {
 			return s
 		}
 	}
-	return s.with("default", json.RawMessage(appendJSON(nil, describe(v, maskSecrets))))
+	return s.with("default", json.RawMessage(appendJSON(nil, describe(v, false))))
 }
 
 func shapeOf(v reflect.Value, o option) object {

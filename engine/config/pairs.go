@@ -56,17 +56,17 @@ func (l *loader) cutAtComma(n *yaml.Node, i int, o option) bool {
 // describePairs returns v, a slice of structs, as a YAML mapping from keys to values. If the
 // structs have a text form, it returns a list of texts instead, because their text may be a key
 // without a value.
-func describePairs(v reflect.Value, m masking) *yaml.Node {
+func describePairs(v reflect.Value, secret bool) *yaml.Node {
 	if isTexts(v.Type()) {
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 		for i := range v.Len() {
-			list.Content = append(list.Content, describe(v.Index(i), m))
+			list.Content = append(list.Content, text(Text(v.Index(i).Interface()), secret))
 		}
 		return list
 	}
 	n := mapping()
 	for i := range v.Len() {
-		add(n, v.Index(i).Field(0).String(), describe(v.Index(i).Field(1), m))
+		add(n, v.Index(i).Field(0).String(), describe(v.Index(i).Field(1), secret))
 	}
 	return n
 }

@@ -24,7 +24,7 @@ func (c *Config) Plan() []byte {
 	add(root, "state", c.statePlan())
 	add(root, "admin", c.Admin.plan())
 	if c.Telemetry.On() {
-		add(root, "telemetry", describe(reflect.ValueOf(c.Telemetry), maskSecrets))
+		add(root, "telemetry", describe(reflect.ValueOf(c.Telemetry), false))
 	}
 	pipelines := mapping()
 	for i := range c.Pipelines {
@@ -116,11 +116,11 @@ func (r *Route) plan() *yaml.Node {
 	}
 	add(n, "sink", r.Sink.plan())
 	for _, l := range r.Flow.limits() {
-		add(n, l.key, describe(reflect.ValueOf(*l.Limit), maskSecrets))
+		add(n, l.key, describe(reflect.ValueOf(*l.Limit), false))
 	}
 	unused := r.unused()
 	for _, part := range r.parts() {
-		value := describe(part.value, maskSecrets)
+		value := describe(part.value, false)
 		for _, key := range unused[part.key] {
 			remove(value, key)
 		}
@@ -166,50 +166,41 @@ func (u Use) plan() *yaml.Node {
 			options.Content = append(options.Content, m.plan())
 		}
 	} else if u.Options != nil {
-		options = describe(reflect.ValueOf(u.Options).Elem(), maskSecrets)
+		options = describe(reflect.ValueOf(u.Options).Elem(), false)
 	}
 	add(n, u.Component.Name, options)
 	return n
 }
 
-// masking selects the values that describe replaces by a mask.
-type masking uint8
-
-const (
-	maskNone    masking = iota // for comparisons
-	maskSecrets                // secret options that are set, and secrets in URLs
-	maskAll                    // for a secret option
-)
-
-// describe returns an option as YAML.
-func describe(v reflect.Value, m masking) *yaml.Node {
+// describe returns an option as YAML. It masks a secret that is set.
+func describe(v reflect.Value, secret bool) *yaml.Node {
 	t := v.Type()
 	switch {
 	case t == durationType:
-		return text(short(time.Duration(v.Int())), m)
+		return text(short(time.Duration(v.Int())), secret)
 	case t == sizeType:
-		return text(stream.Size(v.Int()).String(), m)
+		return text(stream.Size(v.Int()).String(), secret)
 	case t.Kind() == reflect.Pointer:
-		return describe(v.Elem(), m)
-	case !hasItems(v) && t.Implements(marshalerType):
+		return describe(v.Elem(), secret)
+	case !hasItems(v) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
 		out, err := v.Interface().(encoding.TextMarshaler).MarshalText()
 		if err == nil && (len(out) > 0 || !hasOptions(t)) { // no text form: a mapping
-			return text(string(out), m)
+			return text(string(out), secret)
 		}
 	}
 	if isPairs(t) {
-		return describePairs(v, m)
+		return describePairs(v, secret)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
 		if f, ok := listField(t); ok && hasItems(v) {
-			return describe(v.FieldByIndex(f.Index), m)
+			return describe(v.FieldByIndex(f.Index), secret)
 		}
-		return describeStruct(v, m)
+		return describeStruct(v, secret)
 	case reflect.Slice:
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 		for i := range v.Len() {
-			list.Content = append(list.Content, describe(v.Index(i), m))
+			list.Content = append(list.Content, describe(v.Index(i), secret))
 		}
 		return list
 	case reflect.Map:
@@ -219,23 +210,23 @@ func describe(v reflect.Value, m masking) *yaml.Node {
 			return bytes.Compare([]byte(a.String()), []byte(b.String()))
 		})
 		for _, k := range keys {
-			add(n, k.String(), describe(v.MapIndex(k), m))
+			add(n, k.String(), describe(v.MapIndex(k), secret))
 		}
 		return n
 	case reflect.String:
-		return text(v.String(), m)
+		return text(v.String(), secret)
 	case reflect.Bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
 	case reflect.Float32, reflect.Float64:
-		return number("!!float", strconv.FormatFloat(v.Float(), 'g', -1, t.Bits()), m)
+		return number("!!float", strconv.FormatFloat(v.Float(), 'g', -1, t.Bits()), secret)
 	}
-	return number("!!int", fmt.Sprint(v.Interface()), m)
+	return number("!!int", fmt.Sprint(v.Interface()), secret)
 }
 
 // Text returns the value of an option as a plan writes it.
-func Text(v any) string { return describe(reflect.ValueOf(v), maskSecrets).Value }
+func Text(v any) string { return describe(reflect.ValueOf(v), false).Value }
 
-func describeStruct(v reflect.Value, m masking) *yaml.Node {
+func describeStruct(v reflect.Value, secret bool) *yaml.Node {
 	n := mapping()
 	keys, fields := fieldsOf(v.Type())
 	for _, key := range keys {
@@ -248,28 +239,21 @@ func describeStruct(v reflect.Value, m masking) *yaml.Node {
 		if o.enum != nil && value.IsZero() { // an empty choice means that the key is not set
 			continue
 		}
-		masked := m
-		if o.secret && m != maskNone {
-			masked = maskAll
-		}
-		add(n, key, describe(value, masked))
+		add(n, key, describe(value, secret || o.secret))
 	}
 	return n
 }
 
-func text(s string, m masking) *yaml.Node {
-	switch {
-	case m == maskAll && s != "":
+func text(s string, secret bool) *yaml.Node {
+	if secret && s != "" {
 		s = stream.Masked
-	case m == maskSecrets:
-		s = maskURLs(s)
 	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: maskURLs(s)}
 }
 
-func number(tag, s string, m masking) *yaml.Node {
-	if m == maskAll {
-		return text(s, m)
+func number(tag, s string, secret bool) *yaml.Node {
+	if secret {
+		return text(stream.Masked, false)
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: s}
 }
@@ -278,7 +262,7 @@ func number(tag, s string, m masking) *yaml.Node {
 func mapping(pairs ...string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		add(n, pairs[i], text(pairs[i+1], maskSecrets))
+		add(n, pairs[i], text(pairs[i+1], false))
 	}
 	return n
 }

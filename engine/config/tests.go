@@ -151,7 +151,7 @@ func (t *Test) plan() *yaml.Node {
 	for _, named := range []struct{ key, value string }{{"pipeline", t.Pipeline},
 		{"route", t.Route}} {
 		if named.value != "" {
-			add(m, named.key, text(named.value, maskSecrets))
+			add(m, named.key, text(named.value, false))
 		}
 	}
 	list := func(key string, values []Value) {

@@ -50,7 +50,8 @@ func (r *Report) Err() error {
 		return nil
 	}
 	return fmt.Errorf("checkpoint %s is damaged: %s: start penstock once, which keeps a copy and "+
-		"resumes from the entries before the damage", r.File, r.Damage)
+		"resumes from the entries before the damage; the data that later entries had settled is "+
+		"delivered again", r.File, r.Damage)
 }
 
 // count returns a number with its noun.

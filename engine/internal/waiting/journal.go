@@ -200,13 +200,15 @@ func (j *journal) list() error {
 	return nil
 }
 
-// gap returns the number of the missing segment before the i-th one, or 0 if none is missing. Only
-// the oldest segment is ever removed, so the numbers are consecutive.
-func (j *journal) gap(i int) uint64 {
-	if i == 0 || i >= len(j.segments) || j.segments[i] == j.segments[i-1]+1 {
-		return 0
+// checkGaps returns an error if a segment is missing between two others. Only the oldest segment is
+// ever removed, so the numbers are consecutive.
+func (j *journal) checkGaps() error {
+	for i, n := range j.segments {
+		if i > 0 && n != j.segments[i-1]+1 {
+			return fmt.Errorf("%s is missing", j.path(n-1))
+		}
 	}
-	return j.segments[i] - 1
+	return nil
 }
 
 // read calls apply for each record of the i-th segment. It also passes to apply the partitions

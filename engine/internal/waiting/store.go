@@ -91,23 +91,20 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 	if err := s.j.list(); err != nil {
 		return nil, err
 	}
-	for i := 0; i < len(s.j.segments); i++ {
+	err := s.j.checkGaps() // first, since read may remove the last segment
+	for i := 0; err == nil && i < len(s.j.segments); i++ {
 		boot := ""
-		err := s.j.read(i, func(r *record, parts []stream.Partition) error {
+		err = s.j.read(i, func(r *record, parts []stream.Partition) error {
 			s.replay(r, parts, &boot)
 			return nil
 		})
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.New("a segment vanished while it was read")
 		}
-		if n := s.j.gap(i); err == nil && n > 0 {
-			err = fmt.Errorf("%s is missing", s.j.path(n))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("batches that wait for a retry: %w: put a copy of the file "+
-				"back, or accept that "+
-				"these batches are lost and remove the directory %s", err, dir.Path())
-		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("batches that wait for a retry: %w: put a copy of the file back, or "+
+			"accept that these batches are lost and remove the directory %s", err, dir.Path())
 	}
 	if err := dir.Sync(); err != nil {
 		return nil, fmt.Errorf("sync %s: %w", dir.Path(), err)
