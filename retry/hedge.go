@@ -205,7 +205,7 @@ func (r *race[T]) run() (v T, stop error) {
 			case a.err == nil:
 				r.winner = a.number
 				return a.value, nil
-			case errors.Is(a.err, errHedged):
+			case r.decided.Load():
 				continue // the winner's result follows
 			}
 			wait, stop := r.failed(&a)
@@ -217,6 +217,9 @@ func (r *race[T]) run() (v T, stop error) {
 			}
 			timer.Reset(wait)
 		case <-due:
+			if r.decided.Load() {
+				continue // the winner's result follows
+			}
 			r.start()
 			timer.Reset(r.options.Delay)
 		case <-r.ctx.Done():

@@ -104,3 +104,36 @@ func TestHintBelowNoHint(t *testing.T) {
 		}
 	}
 }
+
+// slowReport is a budget that takes a minute to handle the report of a success.
+type slowReport struct{}
+
+func (slowReport) Allow(context.Context) error { return nil }
+
+func (slowReport) Report(ctx context.Context, err error) {
+	if err == nil {
+		wait(ctx, time.Minute)
+	}
+}
+
+// TestHedgeAfterSuccess checks that no attempt starts after one has succeeded, even if the budget
+// delays the result of the successful attempt.
+func TestHedgeAfterSuccess(t *testing.T) {
+	for name, first := range map[string]scriptStep{
+		"a failure after the success": {takes: 1500 * time.Millisecond, err: errDown},
+		"the delay has passed":        {takes: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{begun: time.Now(), steps: []scriptStep{first, {}, {}}}
+				v, err := retry.Hedge(t.Context(), s.op, retry.HedgeOptions{
+					Delay: time.Second, MaxAttempts: 3, Budget: slowReport{}}, nil)
+				synctest.Wait()
+				if v != 2 || err != nil || !slices.Equal(s.starts, seconds(0, 1)) {
+					t.Errorf("%d, %v, attempts at %v; want 2, attempts at 0s and 1s", v, err,
+						s.starts)
+				}
+			})
+		})
+	}
+}

@@ -129,8 +129,9 @@ func (s *sequence) report(o *Options, err error) {
 	}
 }
 
-// errPanicked is the outcome of an attempt whose operation panicked.
-var errPanicked = Permanent(errors.New("retry: the operation panicked"))
+// errPanicked is the outcome of an attempt that ended with a panic.
+var errPanicked = Permanent(
+	errors.New("retry: the operation or a function of the options panicked"))
 
 // end runs when the call returns or panics (defer). If an allowed attempt has not been reported to
 // the budget by then, the operation or a function of the options has panicked.

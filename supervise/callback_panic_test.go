@@ -141,6 +141,59 @@ func TestDeadLetterPanics(t *testing.T) {
 	})
 }
 
+// TestRemovedChildAfterPanic checks that a removed child does not start in the next Serve. OnEvent
+// has panicked before the first Serve carried out the start of this child.
+func TestRemovedChildAfterPanic(t *testing.T) {
+	for _, early := range []bool{false, true} { // removed before the panic, or after it
+		synctest.Test(t, func(t *testing.T) {
+			started := false
+			child := supervise.Child{Name: "late", Run: func(ctx context.Context) error {
+				started = true
+				return wait(ctx)
+			}}
+			var sup *supervise.Supervisor
+			first := true
+			spec := supervise.Spec{OnEvent: func(ctx context.Context, e supervise.Event) {
+				if !first {
+					return
+				}
+				first = false
+				if err := sup.Add(child); err != nil {
+					t.Error(err)
+				}
+				if early { // Remove would wait for this goroutine
+					ctx, cancel := context.WithCancel(ctx)
+					cancel()
+					_ = sup.Remove(ctx, child.Name)
+				}
+				panic("hook")
+			}}
+			sup = newSupervisor(t, "s", spec, supervise.Child{Name: "a", Run: wait})
+			if p := panicOf(func() { _ = sup.Serve(t.Context()) }); p != "hook" {
+				t.Fatalf("Serve panicked with %v", p)
+			}
+			if !early {
+				if err := sup.Remove(t.Context(), child.Name); err != nil {
+					t.Error(err)
+				}
+			}
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := sup.Serve(ctx); err != context.DeadlineExceeded || started {
+				t.Errorf("removed before the panic %v: the second Serve: %v, started %v", early,
+					err, started)
+			}
+		})
+	}
+}
+
+// wait returns when ctx ends.
+func wait(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
 // panickingPolicy is a policy that panics.
 type panickingPolicy struct{}
 

@@ -86,7 +86,8 @@ type Child struct {
 
 	Restart Restart
 	// Backoff is the delay before each restart. Nil means Spec.Backoff. If the policy gives up
-	// after a failure, the supervisor escalates. Backoff is not used if Spec.Decay is set.
+	// after a failure, the supervisor escalates. Backoff is not used if Spec.Decay is set. It is
+	// called under the supervisor's lock, so it must not call the supervisor.
 	Backoff backoff.Policy
 	// StableAfter is the run time after which a failure starts the sequence of delays from the
 	// beginning. Example: with a StableAfter of 1 minute, a child that fails after 2 minutes waits
@@ -111,7 +112,7 @@ type Spec struct {
 	// Intensity limits the restarts. Zero means no limit.
 	Intensity Intensity
 	// Backoff is used for children that set none. Nil means 100 ms, doubling to 30 s, with equal
-	// jitter.
+	// jitter. Like Child.Backoff, it must not call the supervisor.
 	Backoff backoff.Policy
 	// Decay, if not nil, replaces the Backoff of all children by suture's policy.
 	Decay *Decay

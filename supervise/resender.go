@@ -29,7 +29,9 @@ type Resender[K comparable, M, R any] struct {
 	epoch  time.Time
 	wakeUp chan struct{} // holds one
 
-	mu       sync.Mutex // guards the fields below; nothing is called while it is held
+	// mu guards the fields below. Of the options, only the policies and Rand are called while it is
+	// held, so they must not call the Resender.
+	mu       sync.Mutex
 	s        resends[K, M, R]
 	detour   detour
 	live     *run  // the current incarnation
@@ -246,6 +248,9 @@ func (r *Resender[K, M, R]) deadLetter(ctx context.Context, h *held[K, M, R]) (e
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if err != nil {
+			r.wake() // Serve must call DeadLetter again later, also if this is a caller of Send
+		}
 		if r.s.deadLettered(r.now(), h, err) {
 			var none R
 			h.give(none, fmt.Errorf("resender %q: %w", r.name,

@@ -176,10 +176,12 @@ type Options[K comparable, M, R any] struct {
 	// acknowledged a whole round, and all messages that it had at crashes are acknowledged or
 	// dead-lettered. For a child without messages, the run time counts, as with a Child.StableAfter
 	// of zero.
+	//
+	// Backoff and Retry are called under the Resender's lock, so they must not call the Resender.
 	Backoff backoff.Policy
 	// Retry is the delay of a message after Nack. If it gives up, the message is dead-lettered. Nil
 	// means Backoff, with one difference: if Backoff gives up and DeadLetter is nil, the last delay
-	// of the message is repeated, at least 1 s.
+	// of the message is repeated, at least 1 s. Like Backoff, it must not call the Resender.
 	Retry  backoff.Policy
 	Limits Limits
 	Size   func(M) int64 // bytes of a message; nil means 0 for each

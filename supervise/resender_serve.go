@@ -92,11 +92,11 @@ func (s *serving[K, M, R]) loop() error {
 		}
 		s.events = nil
 		s.start(p.start)
-		deadLettered := false
-		for h := s.nextDead(); h != nil; h = s.nextDead() {
-			deadLettered = true
-			// after an error, deadLetter is called again later
-			_ = s.deadLetter(context.WithoutCancel(s.ctx), h)
+		for range p.dead {
+			if h := s.nextDead(); h != nil {
+				// after an error, deadLetter is called again later
+				_ = s.deadLetter(context.WithoutCancel(s.ctx), h)
+			}
 		}
 		if p.over && p.left != nil {
 			return errors.Join(s.result, &StuckError{s.path, []string{p.left.name}})
@@ -104,7 +104,7 @@ func (s *serving[K, M, R]) loop() error {
 		if p.over {
 			return s.result
 		}
-		if deadLettered {
+		if p.dead > 0 {
 			continue // DeadLetter may have changed the next wake-up
 		}
 		timer.Stop()
@@ -127,6 +127,7 @@ func (s *serving[K, M, R]) loop() error {
 type servingStep struct {
 	now    time.Duration
 	start  *run          // the incarnation to start, or nil
+	dead   int           // messages to dead-letter before the next step
 	wakeAt time.Duration // time of the next step, if due is true
 	due    bool
 	over   bool // the child has returned or is stuck, and is not restarted
@@ -141,6 +142,7 @@ func (s *serving[K, M, R]) step() (p servingStep) {
 	s.handleReturn(p.now)
 	s.s.tick(p.now)
 	p.start = s.decide(p.now)
+	p.dead = len(s.s.dead)
 	s.changedLocked()
 	p.wakeAt, p.due = s.wakeAt()
 	p.over = s.ending && (s.live == nil || s.stuck && !s.nested)
@@ -148,7 +150,8 @@ func (s *serving[K, M, R]) step() (p servingStep) {
 	return p
 }
 
-// nextDead returns the next message to dead-letter, or nil.
+// nextDead removes the first message from the list of messages to dead-letter. It returns the
+// message, or nil if the list is empty or the message has been acknowledged meanwhile.
 func (s *serving[K, M, R]) nextDead() *held[K, M, R] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,6 +160,9 @@ func (s *serving[K, M, R]) nextDead() *held[K, M, R] {
 	}
 	h := s.s.dead[0]
 	s.s.dead = s.s.dead[1:]
+	if h.list != deadLettering {
+		return nil
+	}
 	return h
 }
 

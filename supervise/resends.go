@@ -347,13 +347,11 @@ func (s *resends[K, M, R]) deadLettered(now time.Duration, h *held[K, M, R],
 		return true
 	}
 	h.err = errors.Join(h.err, err)
-	d, next, ok := s.retry.Next(h.state, s.src)
-	if ok {
-		h.state = next
-	} else {
-		d = h.lastDelay()
+	s.put(now, h, plus(now, h.lastDelay())) // first, because the policy may panic
+	if d, next, ok := s.retry.Next(h.state, s.src); ok {
+		h.state, h.due = next, plus(now, d)
+		heap.Fix(&s.delayed, h.pos)
 	}
-	s.put(now, h, plus(now, d))
 	return false
 }
 

@@ -19,7 +19,9 @@ type Supervisor struct {
 	name   string
 	wakeUp chan struct{} // holds one: the inbox or the machine has changed
 
-	mu       sync.Mutex // guards the fields below; nothing is called while it is held
+	// mu guards the fields below. Of the options, only the policies and Rand are called while it is
+	// held, so they must not call the Supervisor.
+	mu       sync.Mutex
 	m        *machine
 	inbox    []exit
 	lives    map[*child]*liveChild      // the incarnations that have not returned
@@ -195,8 +197,11 @@ func (k *serveRun) abortLocked() {
 			l.cancel(ErrStopped)
 			continue
 		}
-		c.alive = false // its start was not carried out
+		c.alive, c.state = false, Idle // its start was not carried out
 		k.m.alive--
+		if c.afterEnd == thenRemove {
+			k.m.unlink(c) // the next Serve carries out the resulting command
+		}
 	}
 }
 
