@@ -53,7 +53,7 @@ func TestSameValue(t *testing.T) {
 		"secret number":       {func(o *options) { o.Number = 2 }, false},
 		"password in a URL":   {func(o *options) { o.URL = "http://u:q@h/" }, false},
 		"value of a map":      {func(o *options) { o.Labels = map[string]string{"a": "c"} }, false},
-		"size":                {func(o *options) { o.List = []inner{{Wait: &second, Size: 1}} }, false},
+		"size":                {func(o *options) { o.List[0].Size = 1 }, false},
 		"another pointer":     {func(o *options) { s := second; o.List[0].Wait = &s }, true},
 		"missing pointer":     {func(o *options) { o.List[0].Wait = nil }, false},
 		"items":               {func(o *options) { o.List = append(o.List, o.List[0]) }, false},

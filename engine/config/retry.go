@@ -93,8 +93,8 @@ func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 
 // backoffSchema returns the schema of retry, including the forms that retryNode converts.
 func backoffSchema(retry object) object {
-	const doc = "exponential, by base, max and jitter; or fixed, always base; or a policy as printed by " +
-		"penstock backoff; or a table of waits"
+	const doc = "exponential, by base, max and jitter; or fixed, always base; or a policy as printed " +
+		"by penstock backoff; or a table of waits"
 	durations := object{{"type", "array"}, {"items", object{{"type", "string"}}}, {"minItems", 1}}
 	table := object{
 		{"type", "object"}, {"properties", object{{backoffTable, durations}}},

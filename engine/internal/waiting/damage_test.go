@@ -55,7 +55,8 @@ func FuzzOpen(f *testing.F) {
 		f.Fatal(err)
 	}
 	for n := range 3 {
-		s.Hold([]Range{{Part: part(n), Range: span(5, 9), Records: 2, Bytes: 7}}, wait(time.Hour, 2))
+		r := Range{Part: part(n), Range: span(5, 9), Records: 2, Bytes: 7}
+		s.Hold([]Range{r}, wait(time.Hour, 2))
 		s.Settled(part(0).ID, span(6, 7), 1)
 		if _, err := s.Sync(); err != nil {
 			f.Fatal(err)

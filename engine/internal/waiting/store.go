@@ -103,8 +103,8 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("batches that wait for a retry: %w: put a copy of the file back, or "+
-			"accept that these batches are lost and remove the directory %s", err, dir.Path())
+		return nil, fmt.Errorf("batches that wait for a retry: %w: put a copy of the file back, "+
+			"or accept that these batches are lost and remove the directory %s", err, dir.Path())
 	}
 	if err := dir.Sync(); err != nil {
 		return nil, fmt.Errorf("sync %s: %w", dir.Path(), err)

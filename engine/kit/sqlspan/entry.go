@@ -26,8 +26,8 @@ func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	return preparable(l, text, kinds, rows)
 }
 
-// preparable is like over, but with Dialect.Arrays it also returns a statement if there are no rows.
-// So a lane can prepare the statements of batches before it gets the first batch.
+// preparable is like over, but with Dialect.Arrays it also returns a statement if there are no
+// rows. So a lane can prepare the statements of batches before it gets the first batch.
 func preparable(l *Ledger, text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))

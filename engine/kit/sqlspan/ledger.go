@@ -248,7 +248,7 @@ func advance(ctx context.Context, l *Ledger, s Session, alone []Statement,
 	}
 	bump := &Statement{SQL: l.d.Bump, Args: []any{route, int64(Format)}}
 	if err = s.Run(ctx, bump, l.readRoute(route, "", &format, &epoch)); err != nil {
-		return 0, 0, fmt.Errorf("raise the epoch, after the transactions of earlier processes: %w", err)
+		return 0, 0, fmt.Errorf("raise the epoch, after transactions of earlier processes: %w", err)
 	}
 	return format, epoch, nil
 }
