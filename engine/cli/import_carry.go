@@ -56,16 +56,18 @@ func (f *importFlags) carry(r *migrate.Result) (files int, unreadable, err error
 		begun += len(carried[i].Begun)
 		unreadable = errors.Join(unreadable, carried[i].Unreadable)
 	}
+	written := f.out
+	if files+begun > 0 {
+		kept, err := keepMarks(osfs.New(), state, r.Progress, carried)
+		written += " and " + filepath.Join(state, checkpoint.Name)
+		if err != nil {
+			return 0, nil, errors.Join(f.keepError(kept, written, err), unreadable)
+		}
+	}
 	if unreadable != nil {
 		unreadable = fmt.Errorf("%s: files that could not be read have no position in the "+
 			"checkpoint, so the option start applies to them; to import their positions, delete "+
-			"%s and %s, and import as a user that can read them: %w", f.name(), f.out, state,
-			unreadable)
-	}
-	if files+begun > 0 {
-		if err := keepMarks(osfs.New(), state, r.Progress, carried); err != nil {
-			return 0, nil, f.withoutPositions(err)
-		}
+			"%s, and import as a user that can read them: %w", f.name(), written, unreadable)
 	}
 	return files, unreadable, nil
 }
@@ -76,19 +78,32 @@ func (f *importFlags) withoutPositions(err error) error {
 		"positions: correct the error, remove %s and import again: %w", f.name(), f.out, f.out, err)
 }
 
+// keepError returns the message for an error of keepMarks. written has the names of the config and
+// the checkpoint.
+func (f *importFlags) keepError(kept bool, written string, err error) error {
+	if !kept {
+		return f.withoutPositions(err)
+	}
+	return fmt.Errorf("%s: the stored positions were imported, but may not survive a power loss: "+
+		"correct the error, delete %s, and import again: %w", f.name(), written, err)
+}
+
 // unfinished is the folder in the state directory in which a checkpoint is made.
 const unfinished = "import"
 
 // keepMarks writes the first checkpoint of a state directory, from the carried positions. The
 // checkpoint is moved into the state directory when it is complete. So after a crash or an error,
 // the next import finds no checkpoint, and imports the positions again.
+//
+// kept reports whether the checkpoint is in the state directory. It may be true after an error:
+// then the checkpoint is complete, but may not survive a power loss.
 func keepMarks(files vfs.FS, state string, progress []migrate.Progress,
-	carried []migrate.Carried) error {
+	carried []migrate.Carried) (kept bool, err error) {
 	dir, err := files.MakeDir(state, 0o700)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return withLock(dir, state, "import", func() (err error) {
+	err = withLock(dir, state, "import", func() (err error) {
 		made, err := dir.MakeDir(unfinished, 0o700)
 		if err != nil {
 			return err
@@ -107,8 +122,11 @@ func keepMarks(files vfs.FS, state string, progress []migrate.Progress,
 		if err := made.RenameNew(checkpoint.Name, dir, checkpoint.Name); err != nil {
 			return err
 		}
-		return errors.Join(dir.Sync(), dir.Remove(unfinished))
+		kept = true
+		_ = dir.Remove(unfinished) // the next import uses the folder if it is still there
+		return dir.Sync()
 	})
+	return kept, err
 }
 
 // appendMarks saves the carried positions of all routes.

@@ -60,7 +60,7 @@ func TestImportCrash(t *testing.T) {
 		if got := positionsIn(t, m); got != "" && got != allImported {
 			t.Fatalf("%s: the checkpoint has %q", what, got)
 		} else if got == "" {
-			if err := keepMarks(m, "/state", progress, carried); err != nil {
+			if kept, err := keepMarks(m, "/state", progress, carried); err != nil || !kept {
 				t.Fatalf("%s: import again: %v", what, err)
 			}
 		}
@@ -69,8 +69,8 @@ func TestImportCrash(t *testing.T) {
 		}
 	}
 	for c := range vfstest.CrashesFrom(t, 1, vfstest.New(), func(m *vfstest.Mem) {
-		if err := keepMarks(m, "/state", progress, carried); err != nil {
-			t.Error(err)
+		if kept, err := keepMarks(m, "/state", progress, carried); err != nil || !kept {
+			t.Error(kept, err)
 		}
 	}) {
 		again(c.String(), c.FS)
@@ -79,13 +79,21 @@ func TestImportCrash(t *testing.T) {
 		for n := 1; ; n++ {
 			m := vfstest.New()
 			m.Fail(vfstest.Fault{Nth: n, Lasting: true, Err: fault, Short: 7})
-			err := keepMarks(m, "/state", slices.Clone(progress), carried)
+			kept, err := keepMarks(m, "/state", slices.Clone(progress), carried)
 			if m.Heal() == 0 {
 				break
 			}
 			what := fmt.Sprintf("%v at call %d", fault, n)
 			if err == nil {
 				t.Errorf("%s: no error", what)
+			}
+			message := new(importFlags).keepError(kept, "a and b", err).Error()
+			want := "would not resume at the stored positions"
+			if positionsIn(t, m) == allImported {
+				want = "were imported, but may not survive a power loss"
+			}
+			if !strings.Contains(message, want) || !strings.Contains(message, fault.Error()) {
+				t.Errorf("%s: %s; want %s", what, message, want)
 			}
 			again(what, m)
 		}

@@ -331,8 +331,14 @@ sinks: { out: { type: file, inputs: [in], path: out/all.log, encoding: { codec: 
 }
 
 // TestImportVectorUnreadable checks an import that cannot read a directory with logs. It must
-// import the other positions, report the directory and a remedy, and end with exit code 1.
+// import the other positions, report the directory and a remedy, and end with exit code 1. The
+// remedy must name the checkpoint only if there is one.
 func TestImportVectorUnreadable(t *testing.T) {
+	t.Run("other positions", func(t *testing.T) { importUnreadable(t, true) })
+	t.Run("no positions", func(t *testing.T) { importUnreadable(t, false) })
+}
+
+func importUnreadable(t *testing.T, others bool) {
 	here := logs(t)
 	writeFile(t, "vector.yaml", `data_dir: data
 sources: { in: { type: file, include: ["./logs/app.log", "./logs/app.log.1/*.log"] } }
@@ -341,8 +347,13 @@ sinks: { out: { type: file, inputs: [in], path: out/all.log, encoding: { codec: 
 	writeFile(t, "data/in/checkpoints.json", fmt.Sprintf(`{"version":"1","checkpoints":[
 		{"fingerprint":{"dev_inode":[%d,%d]},"position":1,"modified":"2026-01-02T03:04:05Z"}]}`,
 		device(t, "logs/app.log"), inode(t, "logs/app.log")))
+	remedy := "delete penstock.yaml and " + filepath.Join(here, "state", "checkpoint.log")
+	if !others {
+		writeFile(t, "data/in/checkpoints.json", `{"version":"1","checkpoints":[]}`)
+		remedy = "delete penstock.yaml"
+	}
 	got := realProgram().try(t, "import", "vector", "vector.yaml", "--out", "penstock.yaml")
-	if _, err := os.Stat("state/checkpoint.log"); err != nil {
+	if _, err := os.Stat("state/checkpoint.log"); (err == nil) != others {
 		t.Error(err)
 	}
 	if got.code != exitUnfinished {
@@ -350,8 +361,7 @@ sinks: { out: { type: file, inputs: [in], path: out/all.log, encoding: { codec: 
 	}
 	for _, want := range []string{
 		"penstock: import vector: files that could not be read have no position",
-		"delete penstock.yaml and " + filepath.Join(here, "state") +
-			", and import as a user that can read them",
+		remedy + ", and import as a user that can read them",
 		"logs/app.log.1: not a directory",
 	} {
 		if !strings.Contains(got.stderr, want) {

@@ -112,15 +112,22 @@ func (s *Entries) Next() (*Entry, error) {
 	}
 }
 
-// parse returns the letter in a line. It returns false if the line is not a letter, for example
-// because its record is missing, or because a damaged byte is not UTF-8.
+// parse returns the letter in a line. It returns false if the line is not a letter in the format
+// Version.
 func parse(line []byte) (*Entry, bool) {
+	e, ok := decode(line)
+	return e, ok && e.Version == Version
+}
+
+// decode returns the letter in a line, in any version of the format. It returns false if the line
+// is not a letter, for example because its record is missing, or because a damaged byte is not
+// UTF-8.
+func decode(line []byte) (*Entry, bool) {
 	e := new(Entry)
 	if !utf8.Valid(line) || json.Unmarshal(bytes.TrimSpace(line), e) != nil {
-		return nil, false
+		return e, false
 	}
-	hasRecord := e.Record != nil || e.RecordBase64 != nil
-	return e, e.ID != "" && e.Version == Version && hasRecord
+	return e, e.ID != "" && (e.Record != nil || e.RecordBase64 != nil)
 }
 
 // IsLetters reports whether r begins like a file of a [Store].

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
+	"unicode/utf8"
 
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -164,19 +166,16 @@ func endsWhole(text []byte) bool {
 	return ok
 }
 
-// idOf returns the id in a complete line, and false if the line is not a dead letter.
+// idOf returns the id of the letter in a line, and false if the line is not a letter.
 func idOf(line []byte) (string, bool) {
-	// Fast path: find the id without decoding the line.
-	if rest, ok := bytes.CutPrefix(line, linePrefix); ok && bytes.HasSuffix(line, []byte("}\n")) {
-		if id, _, ok := bytes.Cut(rest, []byte(`"`)); ok && bytes.IndexByte(id, '\\') < 0 {
-			return string(id), json.Valid(line)
-		}
+	// Fast path: check the line without decoding the record.
+	rest, ours := bytes.CutPrefix(line, linePrefix)
+	id, rest, hasTime := bytes.Cut(rest, []byte(`","time":"`))
+	at, rest, _ := bytes.Cut(rest, []byte(`"`))
+	if ours && hasTime && !bytes.ContainsAny(id, `\"`) && new(time.Time).UnmarshalText(at) == nil &&
+		bytes.Contains(rest, []byte(`,"record":"`)) {
+		return string(id), utf8.Valid(line) && json.Valid(line)
 	}
-	var letter struct {
-		ID *string `json:"id"`
-	}
-	if err := json.Unmarshal(line, &letter); err != nil || letter.ID == nil {
-		return "", false
-	}
-	return *letter.ID, true
+	e, ok := decode(line)
+	return e.ID, ok
 }

@@ -273,6 +273,62 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// TestDamagedLetter damages one byte of the last letter. When its record is refused again, the
+// letter must be stored again, and the damaged line must be moved to another file.
+func TestDamagedLetter(t *testing.T) {
+	binary := letter(2)
+	binary.Record = []byte("\xff record")
+	for _, c := range []struct {
+		name     string
+		letter   deadletter.Letter
+		old, new string
+	}{
+		{"record is not UTF-8", letter(2), "record 2", "rec\xffrd 2"},
+		{"no record", letter(2), `"record"`, `"recorx"`},
+		{"no record in base64", binary, `"record_base64"`, `"recorx_base64"`},
+		{"record is not base64", binary, `"record_base64":"`, `"record_base64":"!`},
+		{"no id", letter(2), `"id"`, `"ix"`},
+		{"time", letter(2), `"time":"2`, `"time":"x`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			files := vfstest.New()
+			s := open(t, files, 0)
+			if err := s.Append(t.Context(), []deadletter.Letter{letter(1), c.letter}); err != nil {
+				t.Fatal(err)
+			}
+			_ = s.Close()
+			first, last, _ := strings.Cut(content(t, files, path), "\n")
+			damaged := strings.Replace(last, c.old, c.new, 1)
+			dir, _ := files.OpenDir("/dead")
+			defer dir.Close()
+			f, err := dir.OpenFile("access.main.ndjson", 2, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = f.Seek(int64(len(first)+1), 0)
+			if _, err := f.Write([]byte(damaged)); err != nil {
+				t.Fatal(err)
+			}
+			_ = f.Close()
+			s = open(t, files, 0)
+			if aside := s.SetAside(); aside == "" || content(t, files, aside) != damaged {
+				t.Errorf("SetAside() = %q: it does not have the damaged line", aside)
+			}
+			if err := s.Append(t.Context(), []deadletter.Letter{c.letter}); err != nil {
+				t.Fatal(err)
+			}
+			entries := deadletter.NewEntries(strings.NewReader(content(t, files, path)))
+			var ids []string
+			for e, err := entries.Next(); err == nil; e, err = entries.Next() {
+				ids = append(ids, e.ID)
+			}
+			if got := strings.Join(ids, " "); got != "part@1 part@2" || entries.Skipped > 0 {
+				t.Errorf("letters %q, %d lines skipped", got, entries.Skipped)
+			}
+		})
+	}
+}
+
 func TestAppendAtOnce(t *testing.T) {
 	files := vfstest.New()
 	s := open(t, files, 0)

@@ -48,6 +48,8 @@ func TestMatching(t *testing.T) {
 		{"*/*.log", "", "x*y/f.log xzy/g.log", true},
 		{"*/*/*.log", "", "b/c/d.log", true},
 		{"b/*/*.log", "", "b/c/d.log", false},
+		{"b/**", "", "b/c/d.log", false},
+		{"**", "", "a.gz a.log b/c/d.log x*y/f.log xzy/g.log", true},
 		{"[!c]*/*.log", "", "x*y/f.log xzy/g.log", false},
 		{"{b,closed}/**", "", "b/c/d.log", true},
 		{`x\*y/*.log`, "", "x*y/f.log", false},

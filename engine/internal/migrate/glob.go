@@ -67,9 +67,11 @@ func mayContain(glob, dir string) bool {
 	parts := strings.Split(glob, "/")
 	for i, name := range strings.Split(dir, "/") {
 		switch {
-		case i >= len(parts)-1:
+		case strings.Contains(parts[i], "**"):
+			return true
+		case i == len(parts)-1:
 			return false // the glob matches no file at this depth
-		case strings.Contains(parts[i], "**") || strings.Contains(parts[i], "{"):
+		case strings.Contains(parts[i], "{"):
 			return true
 		case !MatchGlob(parts[i], name):
 			return false

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,27 +268,38 @@ func tooLarge(line int) error {
 	return fmt.Errorf("line %d: more than %d values or %d levels", line, maxValues, maxDepth)
 }
 
+// tomlString matches a string or a comment at the beginning of a TOML text. A multi-line string may end with up
+// to five quotes: the first two of them belong to the text.
+var tomlString = regexp.MustCompile(`(?s)^(?:"""(?:\\.|[^\\])*?"{3,5}|'''.*?'{3,5}|` +
+	`"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*)`)
+
 // checkNesting returns an error if a TOML document may be nested so deeply that decoding it takes
-// too much memory or time. It counts brackets, also those in texts, so its limit is above maxDepth.
+// too much memory or time. It counts the open brackets, and the dots of each key. Brackets and dots
+// in strings and comments do not count.
 func checkNesting(text string) error {
 	const most = 1000
-	depth, n := 0, 0
-	for line := range strings.Lines(text) {
-		n++
-		dots := 0
-		for _, c := range []byte(line) {
-			switch c {
-			case '[', '{':
-				depth++
-			case ']', '}':
-				depth = max(depth-1, 0)
-			case '.':
-				dots++
+	depth, dots, line := 0, 0, 1
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"', '\'', '#':
+			if skipped := tomlString.FindString(text[i:]); skipped != "" {
+				line += strings.Count(skipped, "\n")
+				i += len(skipped) - 1
 			}
-			if depth > most || dots > most {
-				return fmt.Errorf("line %d: more than %d open brackets, or dots in the line",
-					n, most)
-			}
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth = max(depth-1, 0)
+		case '.':
+			dots++
+		case ',':
+			dots = 0 // the next key of an inline table
+		case '\n':
+			dots = 0
+			line++
+		}
+		if depth > most || dots > most {
+			return fmt.Errorf("line %d: more than %d open brackets, or dots in a key", line, most)
 		}
 	}
 	return nil

@@ -164,9 +164,15 @@ func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
 	if len(active) == 0 && text == nil {
 		return nil, nil
 	}
-	if line := readChanges(text, last, entries); line > 0 {
-		c.Note("registry", migrate.Differs, "log.json in %s is damaged at line %d: later "+
-			"changes in it are ignored, and data that Filebeat delivered is repeated", folder, line)
+	torn, err := readChanges(text, last, entries)
+	if err != nil {
+		return nil, c.Unusable(folder, fmt.Errorf("log.json: %w", err))
+	}
+	if torn > 0 {
+		c.Note("registry", migrate.Differs, "the last change in log.json in %s, at line %d, is "+
+			"incomplete and is ignored: its file resumes at the position before this change, and "+
+			"data that Filebeat delivered since then is repeated; if the file has no earlier "+
+			"entry, the option start applies to it", folder, torn)
 	}
 	return entries, nil
 }
@@ -201,11 +207,16 @@ func isFile(key string) bool {
 
 // readChanges applies a log of changes to the entries of the snapshot (into). Each change has two
 // lines: the operation with its number, and the key with its value. The snapshot already has the
-// changes with numbers up to last, so they are skipped. A crash may leave damaged lines at the end.
-// readChanges stops at the first damaged change, and returns its line, or 0 if there is none.
-func readChanges(text []byte, last uint64, into map[string]entry) (damaged int) {
-	lines := bytes.Split(text, []byte("\n"))
-	for i := 0; i+1 < len(lines); i += 2 {
+// changes with numbers up to last, so they are skipped. A crash of Filebeat may leave an incomplete
+// change at the end. readChanges ignores this change and returns its line, or 0 if there is none.
+// Other damage is an error, because the positions in the damaged changes are unknown.
+func readChanges(text []byte, last uint64, into map[string]entry) (torn int, err error) {
+	if len(text) == 0 {
+		return 0, nil
+	}
+	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	for i := 0; i < len(lines); i += 2 {
+		end := min(i+2, len(lines))
 		var op struct {
 			Op string `json:"op"`
 			ID uint64 `json:"id"`
@@ -214,23 +225,27 @@ func readChanges(text []byte, last uint64, into map[string]entry) (damaged int) 
 			Key   string          `json:"k"`
 			Value json.RawMessage `json:"v"`
 		}
-		if json.Unmarshal(lines[i], &op) != nil || json.Unmarshal(lines[i+1], &change) != nil {
-			return i + 1
-		}
-		if op.ID <= last {
+		err := errors.Join(json.Unmarshal(lines[i], &op), json.Unmarshal(lines[end-1], &change))
+		isWhole := err == nil && op.Op != "" && change.Key != ""
+		switch {
+		case !isWhole && end == len(lines):
+			return i + 1, nil
+		case !isWhole:
+			return 0, fmt.Errorf("line %d: the change is damaged", i+1)
+		case op.ID <= last:
 			continue
 		}
 		switch op.Op {
 		case "set":
 			var e entry
-			if json.Unmarshal(change.Value, &e) == nil {
+			if err := json.Unmarshal(change.Value, &e); err == nil {
 				into[change.Key] = e
 			} else if isFile(change.Key) {
-				return i + 1
+				return 0, fmt.Errorf("line %d: entry %q: %w", i+2, change.Key, err)
 			}
 		case "remove":
 			delete(into, change.Key)
 		}
 	}
-	return 0
+	return 0, nil
 }
