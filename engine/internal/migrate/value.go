@@ -268,8 +268,8 @@ func tooLarge(line int) error {
 	return fmt.Errorf("line %d: more than %d values or %d levels", line, maxValues, maxDepth)
 }
 
-// tomlString matches a string or a comment at the beginning of a TOML text. A multi-line string may end with up
-// to five quotes: the first two of them belong to the text.
+// tomlString matches a string or a comment at the beginning of a TOML text. A multi-line string may
+// end with up to five quotes: the first two of them belong to the text.
 var tomlString = regexp.MustCompile(`(?s)^(?:"""(?:\\.|[^\\])*?"{3,5}|'''.*?'{3,5}|` +
 	`"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*)`)
 
