@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
 )
 
 // saturate keeps the lanes of w saturated for d, with attempts that take 20 ms. It returns the
@@ -62,5 +63,51 @@ func TestLimits(t *testing.T) {
 		if _, err := control.New(control.Config{LaneLimit: bad}); err == nil {
 			t.Errorf("New accepts %+v", bad)
 		}
+	}
+}
+
+// TestGrantCoversOverdue checks a worker that delivers its first batch fast and then one a second,
+// so that attempts become overdue. The worker still holds them: they count against its grant.
+func TestGrantCoversOverdue(t *testing.T) {
+	const granted = 4
+	m, err := control.New(control.Config{Window: window.Credit{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		queue   []uint64 // attempts that the worker holds, in order
+		most    int
+		now     time.Duration
+		overdue uint64
+	)
+	step := func(e control.Event) {
+		e.Now = now
+		for _, c := range m.Step(e, nil) {
+			if c.Kind == control.Start {
+				queue = append(queue, c.ID)
+			}
+		}
+	}
+	step(control.Event{Kind: control.LaneUp})
+	free, seq, taken := 30*ms, uint64(0), uint64(0) // free: the worker ends its current batch
+	for ; now < 20*sec; now += 10 * ms {
+		if now >= free && len(queue) > 0 {
+			id := queue[0]
+			queue, free, taken = queue[1:], now+sec, taken+1
+			step(control.Event{Kind: control.Answer, ID: id, Outcome: control.Delivered,
+				Report: control.Report{Epoch: 1, Credit: taken + granted, Taken: taken}})
+		}
+		if at, ok := m.Wake(); ok && at <= now {
+			step(control.Event{Kind: control.Tick})
+		}
+		for m.Room() {
+			seq++
+			step(control.Event{Kind: control.Offer, Seq: seq, Cost: 1})
+		}
+		most, overdue = max(most, len(queue)), m.Status().Lanes[0].TimedOut
+	}
+	if most > granted+3 || overdue < 3 {
+		t.Errorf("the worker holds %d attempts at once, want at most %d granted and one for each of 3 "+
+			"timeouts; %d were overdue", most, granted, overdue)
 	}
 }

@@ -26,8 +26,9 @@ type windowGate struct {
 	cached  windowCache
 	widen   float64 // attempts with a place per attempt that the worker holds; 0 is 1
 
-	load load
-	all  *load // of all lanes
+	load    load
+	all     *load // of all lanes
+	running *load // attempts of the lane, with a place or without
 }
 
 // load is a number of attempts and the sum of their costs.
@@ -71,8 +72,8 @@ type windowCache struct {
 	ends     time.Duration // end of the lease; 0: the limit is not a lease
 }
 
-func newWindowGate(w window.Window, e *estimator, all *load) windowGate {
-	g := windowGate{Window: w, byCost: !w.Batches(), est: e, all: all}
+func newWindowGate(w window.Window, l *lane, all *load) windowGate {
+	g := windowGate{Window: w, byCost: !w.Batches(), est: &l.est, all: all, running: &l.running}
 	g.drain.prober, _ = w.(window.Prober)
 	g.leased, _ = w.(window.Leased)
 	g.starter, _ = w.(window.Starter)
@@ -116,20 +117,27 @@ func (g *windowGate) name() string {
 	return gateWindow
 }
 
-// room returns the number of items of mean cost for which the window has room. One item in flight
-// is always allowed.
+// room returns the number of items of mean cost for which the window has room. One item with a place
+// is always allowed. A limit that the worker has granted covers attempts without a place, too,
+// because the worker still holds them: otherwise a slow worker would get more after each timeout.
 func (g *windowGate) room(now time.Duration) int {
 	limit := g.places()
 	if g.est.raise > 0 && g.starter != nil {
 		limit = max(limit, float64(min(1+g.est.raise, maxRaise)))
 	}
-	switch {
-	case g.cached.ends > 0 && now >= g.cached.ends:
-		return max(0, 1-g.load.n)
-	case !g.byCost:
-		return g.load.room(limit, 0)
+	unit := 0.0
+	if g.byCost {
+		unit = g.est.mean
 	}
-	return g.load.room(limit, g.est.mean)
+	room := g.load.room(limit, unit)
+	if g.cached.ends > 0 {
+		granted := g.running.room(g.cached.limit, unit)
+		if now >= g.cached.ends {
+			granted = 0
+		}
+		room = min(room, max(granted, 1-g.load.n, 0))
+	}
+	return room
 }
 
 // places returns the limit of the window with the places of attempts that hang.

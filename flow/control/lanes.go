@@ -158,7 +158,7 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 	i, found := ls.find(num)
 	if !found {
 		l := &lane{num: num, at: -1}
-		l.win = newWindowGate(ls.cfg.Window.New(), &l.est, &ls.load)
+		l.win = newWindowGate(ls.cfg.Window.New(), l, &ls.load)
 		ls.addLaneGates(l)
 		ls.all = slices.Insert(ls.all, i, l)
 	}
