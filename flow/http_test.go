@@ -92,10 +92,21 @@ func TestHTTPOutcomeNamesTheRequest(t *testing.T) {
 	}
 }
 
-// TestThrottledWithoutCause checks the error text of a *Throttled that has no cause.
-func TestThrottledWithoutCause(t *testing.T) {
-	if got := (&flow.Throttled{After: time.Second}).Error(); got != "throttled for 1s" {
-		t.Error(got)
+// TestThrottledText checks the error text of a *Throttled that has no cause or states no time.
+func TestThrottledText(t *testing.T) {
+	full := errors.New("queue full")
+	for _, c := range []struct {
+		err  flow.Throttled
+		want string
+	}{
+		{flow.Throttled{After: time.Second}, "throttled for 1s"},
+		{flow.Throttled{After: time.Second, Err: full}, "throttled for 1s: queue full"},
+		{flow.Throttled{Err: full}, "throttled: queue full"},
+		{flow.Throttled{}, "throttled"},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
 	}
 }
 

@@ -56,12 +56,16 @@ type Split[T any] struct {
 	Died int
 }
 
-// Error returns the delay and, if there is one, the cause.
+// Error returns "throttled" with the delay and the cause, if they are known.
 func (e *Throttled) Error() string {
-	if e.Err == nil {
-		return fmt.Sprintf("throttled for %v", e.After)
+	text := "throttled"
+	if e.After > 0 {
+		text = fmt.Sprintf("throttled for %v", e.After)
 	}
-	return fmt.Sprintf("throttled for %v: %v", e.After, e.Err)
+	if e.Err == nil {
+		return text
+	}
+	return fmt.Sprintf("%s: %v", text, e.Err)
 }
 
 // Unwrap returns the cause.

@@ -151,5 +151,7 @@ func (s *Sender[T]) Ping() <-chan struct{} { return s.events.putPing() }
 func (s *Sender[T]) Status() (control.Status, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.machine.Status(), slices.Clone(s.names)
+	status := s.machine.Status()
+	status.Now = time.Since(s.events.start)
+	return status, slices.Clone(s.names)
 }

@@ -3,6 +3,7 @@
 package limit
 
 import (
+	"math"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/window"
@@ -188,8 +189,9 @@ func (a *admission) expectedWait(ahead int) time.Duration {
 func (a *admission) enqueue(now, deadline time.Duration, w *waiter) Reason {
 	wait := a.expectedWait(a.queue.ahead(w.priority))
 	w.startBy = deadline
-	if a.maxWait > 0 && (deadline == 0 || now+a.maxWait < deadline) {
-		w.startBy = now + a.maxWait
+	latest := now + min(a.maxWait, math.MaxInt64-now) // the sum does not overflow
+	if a.maxWait > 0 && (deadline == 0 || latest < deadline) {
+		w.startBy = latest
 	}
 	var displaced *waiter
 	why := Reason(0)

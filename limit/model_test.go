@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -124,5 +125,21 @@ func TestProbeIntervals(t *testing.T) {
 		if got := interval(v[0] * time.Second); got != v[1]*time.Second {
 			t.Errorf("interval(%ds) = %v, want %ds", v[0], got, v[1])
 		}
+	}
+}
+
+// TestLongestMaxWait checks that the longest MaxWait keeps the deadline of a caller: the caller
+// gets no permit after its deadline.
+func TestLongestMaxWait(t *testing.T) {
+	a := newAdmission(
+		Options{Window: window.Fixed{Size: 1}, MaxWaiting: 1, MaxWait: math.MaxInt64}, 0)
+	running := a.start(1)
+	w := &waiter{wake: func() {}}
+	if why := a.enqueue(time.Second, 2*time.Second, w); why != 0 {
+		t.Fatalf("the caller was refused: %v", why)
+	}
+	a.finish(3*time.Second, running, Success)
+	if w.state != refused || w.refusal != QueueTooSlow {
+		t.Errorf("state %d, refusal %v; want a refusal with %v", w.state, w.refusal, QueueTooSlow)
 	}
 }

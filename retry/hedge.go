@@ -77,7 +77,7 @@ func (e *PanicError) Unwrap() error {
 // ErrHint. The operation must tolerate running twice at the same time.
 //
 // If an attempt succeeds too late, Hedge calls discard to free its result. This call runs on the
-// attempt's goroutine. If discard is nil, an io.ReadCloser and the body of an *http.Response are
+// attempt's goroutine, and a panic of discard counts as a panic of the attempt. If discard is nil, an io.ReadCloser and the body of an *http.Response are
 // closed, and other values are dropped.
 //
 // Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge
@@ -142,6 +142,7 @@ type result[T any] struct {
 	action   Action        // how to handle err
 	after    time.Duration // the hint of err
 	refused  error         // error of the budget, if it refused the attempt
+	late     bool          // it succeeded too late, so its value is discarded
 	panicked *PanicError
 }
 
@@ -318,7 +319,7 @@ func (r *race[T]) start() {
 }
 
 // runAttempt is the goroutine of an attempt. It sends exactly one result, unless Hedge has returned
-// before it can send.
+// before it can send. A success counts only if it is the first one and Hedge has not stopped.
 func (r *race[T]) runAttempt(ctx *attemptContext) {
 	a := result[T]{number: ctx.attempt.Number, err: errGoexit}
 	defer func() {
@@ -345,18 +346,19 @@ func (r *race[T]) runAttempt(ctx *attemptContext) {
 	if a.err != nil && !r.decided.Load() {
 		a.action, a.after = (&Options{Classify: r.options.Classify}).classify(a.err)
 	}
+	if a.err == nil && !r.decided.CompareAndSwap(false, true) {
+		a.err, a.late = errHedged, true
+		r.discard(a.value) // if it panics, the attempt is still reported and sends its result
+	}
 }
 
-// outcome decides whether the result of the attempt counts, and returns the error to be reported to
-// the budget. A success counts only if it is the first one and Hedge has not stopped.
+// outcome returns the error to be reported to the budget.
 func (r *race[T]) outcome(a *result[T]) error {
 	switch {
+	case a.late:
+		return nil // the operation has succeeded, even if discard has panicked
 	case a.panicked != nil:
 		return errPanicked
-	case a.err == nil && !r.decided.CompareAndSwap(false, true):
-		a.err = errHedged
-		r.discard(a.value)
-		return nil
 	case a.err == nil:
 		return nil
 	case r.decided.Load():

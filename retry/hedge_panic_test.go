@@ -50,3 +50,40 @@ func TestHedgeWaitPanics(t *testing.T) {
 		})
 	}
 }
+
+// TestHedgeDiscardPanics checks that with Wait, a panic of discard reaches the caller of Hedge, and
+// that the budget gets the report of each attempt.
+func TestHedgeDiscardPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := &countingBudget{}
+		var value any
+		func() {
+			defer func() { value = recover() }()
+			_, _ = retry.Hedge(t.Context(), func(ctx context.Context) (int, error) {
+				number := retry.FromContext(ctx).Number
+				time.Sleep(time.Duration(number) * time.Second)
+				return number, nil
+			}, retry.HedgeOptions{Wait: true, Budget: budget}, func(n int) {
+				if n == 2 {
+					panic(errDown)
+				}
+			})
+		}()
+		if p, ok := value.(*retry.PanicError); !ok || !errors.Is(p, errDown) {
+			t.Errorf("Hedge panicked with %v, want a *PanicError of discard", value)
+		}
+		if n := budget.open.Load(); n != 0 {
+			t.Errorf("%d attempts were not reported to the budget", n)
+		}
+	})
+}
+
+// countingBudget counts the attempts that it has allowed and that were not yet reported.
+type countingBudget struct{ open atomic.Int64 }
+
+func (b *countingBudget) Allow(context.Context) error {
+	b.open.Add(1)
+	return nil
+}
+
+func (b *countingBudget) Report(context.Context, error) { b.open.Add(-1) }

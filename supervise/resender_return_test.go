@@ -54,6 +54,52 @@ func TestResenderReturnsWithoutAck(t *testing.T) {
 	})
 }
 
+// TestReturnsWithoutDelay checks that a child that returns nil at once, and whose policy gives up at
+// its first step, restarts once a second.
+func TestReturnsWithoutDelay(t *testing.T) {
+	starts := 0
+	services := map[string]func() (supervise.Service, error){
+		"resender": func() (supervise.Service, error) {
+			return supervise.NewResender("sender", options{
+				Backoff: backoff.Limit(fixed(s), 1),
+				Child: recipe{Name: "idle", New: func() (
+					supervise.Work[int, string, string], error,
+				) {
+					return func(context.Context, *inbox) error {
+						starts++
+						return nil
+					}, nil
+				}},
+			})
+		},
+		"supervisor": func() (supervise.Service, error) {
+			return supervise.New("tree", supervise.Spec{},
+				supervise.Child{Name: "idle", Backoff: backoff.Limit(fixed(s), 1),
+					Run: func(context.Context) error {
+						starts++
+						return nil
+					}})
+		},
+	}
+	for name, build := range services {
+		synctest.Test(t, func(t *testing.T) {
+			service, err := build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*s-1)
+			defer cancel()
+			starts = 0
+			if err := service.Serve(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: Serve: %v", name, err)
+			}
+			if starts != 10 {
+				t.Errorf("%s: %d starts in 10 s, want 10", name, starts)
+			}
+		})
+	}
+}
+
 // TestResenderStopIsNoFailure checks that a message of a child that is told to stop stays held,
 // even if it was the last attempt of the message.
 func TestResenderStopIsNoFailure(t *testing.T) {

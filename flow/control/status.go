@@ -11,11 +11,12 @@ import (
 
 // Status is a snapshot of a machine for people and metrics.
 type Status struct {
-	Waiting       int     // items that wait for a lane or for their next attempt
-	Retrying      int     // part of Waiting: items that wait for another attempt
-	Deferred      int     // part of Retrying: items that the owner keeps
-	WaitingCost   float64 //
-	InFlight      int     // items with an attempt in flight that do not wait for another one
+	Now           time.Duration // since the start of the sender; 0 in the Status of a Machine
+	Waiting       int           // items that wait for a lane or for their next attempt
+	Retrying      int           // part of Waiting: items that wait for another attempt
+	Deferred      int           // part of Retrying: items that the owner keeps
+	WaitingCost   float64       //
+	InFlight      int           // items with an attempt in flight that do not wait for another one
 	InFlightCost  float64
 	ReplayBytes   int64 // in flight, or settled and not yet Saved
 	Settled       uint64

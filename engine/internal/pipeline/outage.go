@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
 )
 
 const (
@@ -18,6 +19,7 @@ const (
 type outageDetector struct {
 	refusing bool // workers whose attempts keep failing also count as unable
 	grace    time.Duration
+	end      time.Time // end of the drain; zero if there is none
 	since    time.Time // start of the outage; zero if any worker can deliver
 }
 
@@ -31,7 +33,7 @@ func (h *outageDetector) reached(r *route) bool {
 	flying := false
 	for i := range status.Lanes {
 		l := &status.Lanes[i]
-		able = able || !h.unable(l, status.Suspected)
+		able = able || !h.unable(l, status.Suspected) && !h.pausedBeyondEnd(l, status.Now)
 		flying = flying || l.InFlight > 0
 	}
 	switch {
@@ -63,4 +65,10 @@ func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 		return false
 	}
 	return l.Fault == control.Retryable || suspected || l.Streak >= drainStreak && l.TimedOut == 0
+}
+
+// pausedBeyondEnd reports whether a receiver has asked for a pause (Retry-After) that lasts until
+// the end of the drain or longer. l.Until and now are times since the start of the sender.
+func (h *outageDetector) pausedBeyondEnd(l *control.LaneStatus, now time.Duration) bool {
+	return !h.end.IsZero() && l.State == window.Throttled && l.Until-now >= time.Until(h.end)
 }

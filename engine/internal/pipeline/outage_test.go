@@ -17,12 +17,24 @@ import (
 
 // TestNoWorkerCanDeliver checks that a drain and a finite run end soon, with the reason, if every
 // worker is misconfigured. If every attempt at every worker fails, a drain also ends soon, and a
-// finite run ends after Options.Stall. A drain does not end early if the workers are only slow.
+// finite run ends after Options.Stall. A drain also ends soon if the receiver has asked for a pause
+// beyond the end of the drain. A drain does not end early if the workers are only slow.
 func TestNoWorkerCanDeliver(t *testing.T) {
 	misconfigured := func(context.Context, stream.Attempt) error {
 		return &flow.Misconfigured{Err: errors.New("401 token")}
 	}
 	refused := func(context.Context, stream.Attempt) error { return errors.New("connection refused") }
+	throttled := func(after time.Duration) func(context.Context, stream.Attempt) error {
+		var ends time.Time // of the receiver's pause
+		return func(context.Context, stream.Attempt) error {
+			if ends.IsZero() {
+				ends = time.Now().Add(after)
+			} else if time.Now().After(ends) {
+				return nil
+			}
+			return &flow.Throttled{After: time.Until(ends), Err: errors.New("429 quota")}
+		}
+	}
 	slow := func(ctx context.Context, _ stream.Attempt) error {
 		if retry.Sleep(ctx, 20*time.Second) != nil {
 			return context.Cause(ctx)
@@ -42,6 +54,8 @@ func TestNoWorkerCanDeliver(t *testing.T) {
 		{"drain, refused", false, 1, refused, 5 * time.Second, "connection refused"},
 		{"drain, four refused", false, 4, refused, 5 * time.Second, "connection refused"},
 		{"drain, slow", false, 2, slow, 25 * time.Second, ""},
+		{"drain, paused for an hour", false, 1, throttled(time.Hour), 2 * time.Second, "429 quota"},
+		{"drain, paused for 30s", false, 1, throttled(30 * time.Second), 25 * time.Second, ""},
 		{"once, misconfigured", true, 1, misconfigured, 10 * time.Second, "401 token"},
 		{"once, four misconfigured", true, 4, misconfigured, 10 * time.Second, "401 token"},
 		{"once, refused", true, 2, refused, 6 * time.Minute, "connection refused"},

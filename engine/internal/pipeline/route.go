@@ -258,7 +258,9 @@ func (r *route) awaitSettled(ctx context.Context, cause func(why error) error) e
 	defer bound.Stop()
 	tick := time.NewTicker(outageTick)
 	defer tick.Stop()
-	lost := outageDetector{refusing: true, grace: drainGrace}
+	lost := outageDetector{
+		refusing: true, grace: drainGrace, end: time.Now().Add(r.cfg.Drain),
+	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,17 +38,26 @@ type folder struct {
 	shut  func(name string) error // nil, or returns the error of an open
 	// files with this part in their names are not listed; "" hides none
 	hidden string
-	routes []string // of the source
+
+	mu     sync.Mutex // guards the fields below
+	routes []string   // of the source
 	// the progress of the routes in the checkpoint
 	saved    map[string]map[string]stream.Mark
 	unloaded error // nil, or the error of Progress
 }
 
 // Routes, State and Progress implement stream.SourceHost.
-func (d *folder) Routes() []string        { return d.routes }
+func (d *folder) Routes() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.routes)
+}
+
 func (d *folder) State() (vfs.Dir, error) { return nil, errors.New("there is no state") }
 
 func (d *folder) Progress(route string) (stream.OpenOptions, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	o := knows(d.saved[route])
 	o.Route = route
 	return o, d.unloaded

@@ -195,7 +195,10 @@ func (d *folder) open(s *follow.Catalogue, name string, stored map[string]stream
 	o.Route = name
 	r := &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
 	maps.Copy(r.marks, stored)
-	if d.setProgress(name, r.marks); !slices.Contains(d.routes, name) {
+	d.setProgress(name, r.marks)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Contains(d.routes, name) {
 		d.routes = append(d.routes, name)
 	}
 	return r
@@ -204,6 +207,8 @@ func (d *folder) open(s *follow.Catalogue, name string, stored map[string]stream
 // setProgress sets the progress of a route in the checkpoint. It does not copy the map marks, so
 // marks that the caller adds later count as well.
 func (d *folder) setProgress(route string, marks map[string]stream.Mark) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.saved == nil {
 		d.saved = make(map[string]map[string]stream.Mark)
 	}
