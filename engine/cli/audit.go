@@ -99,7 +99,7 @@ func runAudit(p *program, cmd *cobra.Command, path string, names []string, asJSO
 	differ, failed := int64(0), 0
 	for _, r := range routes {
 		out := auditPrinter{w: cmd.OutOrStdout(), json: asJSON,
-			route: r.pipeline.Name + "/" + r.route.Name}
+			route: r.pipeline.Name + "/" + r.route.Name, source: r.pipeline.Source.Component.Name}
 		report, err := audit.Run(cmd.Context(), audit.Options{
 			State: c.State, Pipeline: &r.pipeline, Route: &r.route, FS: osfs.New(), Log: log,
 		}, out.difference)
@@ -128,6 +128,7 @@ type auditPrinter struct {
 	w           io.Writer
 	json        bool
 	route       string
+	source      string // name of its component
 	printed     int
 	undelivered bool // a range is not settled
 }
@@ -201,10 +202,10 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 	if r.NotInSource > 0 {
 		fmt.Fprintf(&b, "  %s of the checkpoint no longer in the source: not compared\n",
 			count(r.NotInSource, "partition"))
-		if a.undelivered {
-			b.WriteString("  an undelivered file may be a rotated copy of a delivered one: the next run " +
-				"of tail finds out\n")
-		}
+	}
+	if a.undelivered && a.source == "tail" {
+		b.WriteString("  an undelivered file may be a copy that a log rotation has made of a delivered " +
+			"file: the next run recognizes copies, and delivers only records that are not delivered\n")
 	}
 	fmt.Fprintf(&b, "  %s\n", count(r.Differences, "difference"))
 	_, err := io.WriteString(a.w, b.String())

@@ -223,7 +223,15 @@ func TestAudit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "silent/main", exitUnfinished,
-			[]string{"undelivered  silent/main", "may be a rotated copy of a delivered one"}},
+			[]string{"undelivered  silent/main", "may be a copy that a log rotation has made"}},
+		{"source file copied and kept", func(t *testing.T) {
+			text, err := os.ReadFile("logs/a.log")
+			if err != nil {
+				t.Fatal(err)
+			}
+			appendTo(t, "logs/a2.log", string(text))
+		}, "silent/main", exitUnfinished,
+			[]string{"undelivered  silent/main", "may be a copy that a log rotation has made"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := snapshotOf(t)

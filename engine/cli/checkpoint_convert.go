@@ -29,6 +29,9 @@ first. A copy of the checkpoint is kept.`, checkpoint.OldestFormat, checkpoint.F
 				return usagef("checkpoint convert needs --format; the error message of the " +
 					"earlier program has the number")
 			}
+			if err := checkpoint.CheckFormat(format); err != nil {
+				return usagef("checkpoint convert: --format: %v", err)
+			}
 			return withLockedState(p, args[0], func(dir vfs.Dir) error {
 				aside, err := checkpoint.Convert(dir, format)
 				if err != nil {

@@ -256,16 +256,14 @@ func letterOf(e *deadletter.Entry, done bool) letterResult {
 	}
 }
 
+// lettersOf calls take with each dead letter in the file at path, and returns the number of lines
+// that are not dead letters. If there is no such file, there are no letters.
 func lettersOf(path string, take func(*deadletter.Entry) error) (skipped int, err error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
+	entries, err := deadletter.OpenEntries(osfs.New(), path)
 	if err != nil {
-		return 0, fmt.Errorf("dead letters: %w", err)
+		return 0, err
 	}
-	defer f.Close()
-	entries := deadletter.NewEntries(f)
+	defer func() { err = errors.Join(err, entries.Close()) }()
 	for {
 		e, err := entries.Next()
 		if err == io.EOF {

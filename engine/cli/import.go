@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate/filebeat"
 	"github.com/penstock-io/penstock/engine/internal/migrate/fluentbit"
 	"github.com/penstock-io/penstock/engine/internal/migrate/vector"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // maxImported is the maximum size of a configuration that is imported, in bytes.
@@ -203,7 +207,7 @@ func (f *importFlags) run(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return usagef("%s: %s: %v", f.name(), path, err)
 	}
-	if err := f.write(cmd.OutOrStdout(), r.Config); err != nil {
+	if err := f.write(osfs.New(), cmd.OutOrStdout(), r.Config); err != nil {
 		return err
 	}
 	carried, unreadable, err := f.carry(&r)
@@ -237,21 +241,39 @@ func (f *importFlags) read(path string) (string, error) {
 	return string(text), nil
 }
 
-func (f *importFlags) write(stdout io.Writer, config string) (err error) {
-	w := stdout
-	if f.out != "" {
-		const mode = 0o600 // endpoints may contain passwords
-		file, createErr := os.OpenFile(f.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-		if createErr != nil {
-			return usagef("%s: --out: %v", f.name(), createErr)
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		w = file
+// write writes the config to the file of --out or, without --out, to standard output.
+func (f *importFlags) write(files vfs.FS, stdout io.Writer, config string) error {
+	var err error
+	if f.out == "" {
+		_, err = io.WriteString(stdout, config)
+	} else {
+		err = f.create(files, config)
 	}
-	if _, err := io.WriteString(w, config); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s: write the config: %w", f.name(), err)
 	}
 	return nil
+}
+
+// create writes the config to a new file. If this fails, create deletes the file, because the next
+// import would refuse to overwrite it.
+func (f *importFlags) create(files vfs.FS, config string) (err error) {
+	folder, name := filepath.Split(f.out)
+	dir, err := files.OpenDir(cmp.Or(folder, "."))
+	if err != nil {
+		return usagef("%s: --out: %v", f.name(), err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	const mode = 0o600 // endpoints may contain passwords
+	file, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return usagef("%s: --out: %v", f.name(), err)
+	}
+	_, err = io.WriteString(file, config)
+	if err = errors.Join(err, file.Close()); err != nil {
+		err = errors.Join(err, dir.Remove(name))
+	}
+	return err
 }
 
 // say prints the notes: as text on stderr, or as JSON on stdout.

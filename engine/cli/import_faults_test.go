@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,5 +98,25 @@ func TestImportCrash(t *testing.T) {
 			}
 			again(what, m)
 		}
+	}
+}
+
+// TestImportFullDisk checks that a failed import leaves no config behind: the next import would
+// refuse to overwrite it.
+func TestImportFullDisk(t *testing.T) {
+	m := vfstest.New()
+	dir, err := m.MakeDir("/etc", 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	f := importFlags{out: "/etc/penstock.yaml"}
+	m.Fail(vfstest.Fault{Op: vfstest.OpWrite, Err: syscall.ENOSPC, Short: 3})
+	if err := f.write(m, nil, "pipelines:"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%v, want %v", err, syscall.ENOSPC)
+	}
+	m.Heal()
+	if err := f.write(m, nil, "pipelines:"); err != nil {
+		t.Errorf("the next import: %v", err)
 	}
 }

@@ -97,6 +97,24 @@ output.file: { path: ./out, filename: all.log }
 path.data: ./data
 `
 
+// TestImportFilebeatUnread checks a file of which Filebeat has stored the position 0. All of it must
+// be delivered, although `tail_files` makes Filebeat read new files from their ends.
+func TestImportFilebeatUnread(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, "logs/a.log", "new 1\nnew 2\n")
+	config := fmt.Sprintf(filebeatConfig, "log", "any", here)
+	writeFile(t, "filebeat.yml", strings.Replace(config, "id: any", "tail_files: true", 1))
+	writeFile(t, "data/registry/filebeat/log.json", fmt.Sprintf(`{"op":"set","id":1}
+{"k":"filebeat::logs::native::%d-%d","v":{"source":"%s/logs/a.log","offset":0}}
+`, inode(t, "logs/a.log"), device(t, "logs/a.log"), here))
+	got, _ := imported(t, 0, "filebeat", "filebeat.yml")
+	wantNew(t, got, 2)
+}
+
 // TestImportFilebeatLog imports the file positions in the registry of Filebeat's input `log`. The
 // registry consists of a snapshot and a log of changes. The log contains the removal of a key, a
 // change that is older than the snapshot, and an incomplete end.

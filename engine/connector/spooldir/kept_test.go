@@ -10,8 +10,8 @@ import (
 )
 
 // TestKeptFileGrows checks a file that grows again and again after its progress was saved as
-// finished, in two runs. As with a sink that has a ledger, Resume returns only the progress at the
-// start of the run. The source must read each line once.
+// finished, in two runs. Resume returns only the progress at the start of the run. The source must
+// read each line once.
 func TestKeptFileGrows(t *testing.T) {
 	keep := func(o *spooldir.Options) { o.Finished = "keep" }
 	bubble(t, keep, func(t *testing.T, w *fixture) {

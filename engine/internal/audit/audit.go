@@ -257,22 +257,20 @@ func (r *run) readLetters(replayed []string) (err error) {
 		done[id] = true
 	}
 	r.letters = map[string]bool{}
-	f, err := os.Open(pipeline.LettersPath(*r.o.Pipeline, *r.o.Route))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	path := pipeline.LettersPath(*r.o.Pipeline, *r.o.Route)
+	entries, err := deadletter.OpenEntries(r.o.FS, path)
 	if err != nil {
-		return fmt.Errorf("dead letters: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer func() { err = errors.Join(err, entries.Close()) }()
 	origins := map[string]string{} // ids of original records, by the partitions of their letters
-	for entries := deadletter.NewEntries(f); ; {
+	for {
 		e, err := entries.Next()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("dead letters %s: %w", f.Name(), err)
+			return fmt.Errorf("dead letters %s: %w", path, err)
 		}
 		partition, _, _ := strings.Cut(e.ID, "@")
 		origin := cmp.Or(origins[partition], e.ID)

@@ -16,15 +16,23 @@ const (
 	Format       = version
 )
 
+// CheckFormat returns an error if [Convert] cannot write the format.
+func CheckFormat(format uint16) error {
+	if format < OldestFormat || format > Format {
+		return fmt.Errorf("this program writes the formats %d to %d, not %d", OldestFormat,
+			Format, format)
+	}
+	return nil
+}
+
 // Convert rewrites the checkpoint in dir in the given format, so that an earlier version of the
 // program can read it. It keeps a copy of the original log, and returns the name of the copy as
 // aside. If the log is damaged, or the format cannot represent it, Convert returns an error and
 // changes nothing. It returns fs.ErrNotExist if there is no checkpoint. The caller must hold the
 // lock of the directory.
 func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
-	if format < OldestFormat || format > Format {
-		return "", fmt.Errorf("this program writes the formats %d to %d, not %d", OldestFormat,
-			Format, format)
+	if err := CheckFormat(format); err != nil {
+		return "", err
 	}
 	s := &Store{dir: dir, version: format}
 	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)

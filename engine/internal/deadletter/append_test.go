@@ -13,11 +13,7 @@ import (
 // letters to it. The next letter must not overwrite them.
 func TestLetterOfAnotherProgram(t *testing.T) {
 	path := t.TempDir()
-	dir, err := vfs.OS().OpenDir(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(dir, Options{Pipeline: "p", Route: "r"})
+	s, err := Open(vfs.OS(), path, Options{Pipeline: "p", Route: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}

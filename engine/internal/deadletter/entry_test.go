@@ -90,11 +90,7 @@ func TestParseTime(t *testing.T) {
 // skip letters that are settled, duplicate or excluded by the filter.
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
-	d, err := osfs.New().OpenDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(d, Options{Pipeline: "p", Route: "main"})
+	s, err := Open(osfs.New(), dir, Options{Pipeline: "p", Route: "main"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,14 +13,18 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestMoved checks that letters are written to the file with the store's name, even if another
-// program has removed, renamed or replaced this file while the store is open.
+// TestMoved checks that letters are written to the file with the store's path, even if another
+// program has removed, renamed or replaced this file or its directory while the store is open.
 func TestMoved(t *testing.T) {
 	const name = "access.main.ndjson"
-	for what, change := range map[string]func(dir vfs.Dir) error{
-		"removed": func(dir vfs.Dir) error { return dir.Remove(name) },
-		"renamed": func(dir vfs.Dir) error { return dir.Rename(name, dir, "old") },
-		"replaced": func(dir vfs.Dir) error {
+	for what, change := range map[string]func(root, dir vfs.Dir) error{
+		"removed": func(_, dir vfs.Dir) error { return dir.Remove(name) },
+		"renamed": func(_, dir vfs.Dir) error { return dir.Rename(name, dir, "old") },
+		"directory removed": func(root, dir vfs.Dir) error {
+			return errors.Join(dir.Remove(name), root.Remove("dead"))
+		},
+		"directory renamed": func(root, _ vfs.Dir) error { return root.Rename("dead", root, "old") },
+		"replaced": func(_, dir vfs.Dir) error {
 			f, err := dir.OpenFile("other", os.O_RDWR|os.O_CREATE, 0o600)
 			if err != nil {
 				return err
@@ -39,7 +43,12 @@ func TestMoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer dir.Close()
-			if err := change(dir); err != nil {
+			root, err := files.OpenDir("/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			if err := change(root, dir); err != nil {
 				t.Fatal(err)
 			}
 			files.Fail(vfstest.Fault{Op: vfstest.OpOpen, Path: "access", Err: fs.ErrPermission})
@@ -58,6 +67,35 @@ func TestMoved(t *testing.T) {
 				t.Errorf("the file has the letters %v, want part@2 and part@3", ids)
 			}
 		})
+	}
+}
+
+// TestParentMoved checks that Append fails if the parent of the directory was moved, and that it
+// succeeds when the parent was moved back. A new directory would prevent that.
+func TestParentMoved(t *testing.T) {
+	files := vfstest.New()
+	s, err := deadletter.Open(files, "/state/dead", deadletter.Options{Pipeline: "p", Route: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	root, err := files.OpenDir("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := root.Rename("state", root, "elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	letters := []deadletter.Letter{letter(1)}
+	if err := s.Append(t.Context(), letters); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Append: %v", err)
+	}
+	if err := root.RenameNew("elsewhere", root, "state"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Append(t.Context(), letters); err != nil {
+		t.Error(err)
 	}
 }
 

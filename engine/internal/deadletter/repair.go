@@ -149,7 +149,7 @@ func (s *Store) setAside(text []byte) error {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
-		s.aside = filepath.Join(s.dir.Path(), name)
+		s.aside = filepath.Join(s.path, name)
 		return s.dir.Sync()
 	}
 	return fmt.Errorf("there are %d damaged copies beside it already; check them and move them "+

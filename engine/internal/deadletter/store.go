@@ -29,6 +29,9 @@ import (
 // DefaultMaxBytes is the default maximum size of a route's dead letters.
 const DefaultMaxBytes = 1 << 30
 
+// dirMode is the mode of a new directory of dead letters.
+const dirMode = 0o700
+
 // ErrFull means that the letters do not fit into the maximum size. The error of Append also
 // contains the path of the file and the name of the option.
 var ErrFull = errors.New("dead letters are full")
@@ -58,10 +61,12 @@ type Letter struct {
 
 // Store appends letters to one file. It is safe for concurrent use.
 type Store struct {
-	dir   vfs.Dir
-	name  string
+	files vfs.FS
+	path  string // of the directory
+	name  string // of the file
 	o     Options
 	turn  chan struct{} // buffer of 1, used as a mutex: guards the fields below
+	dir   vfs.Dir       // open until Close
 	file  vfs.File      // open until Close
 	size  int64         // size of the durable part
 	torn  bool          // a write has failed, so that file may be longer than size
@@ -71,16 +76,19 @@ type Store struct {
 	over  bool
 }
 
-// Open opens the file of a route in dir. If there is none, it creates the file with mode 0600. A
-// kill may have left an incomplete letter at the end. Open removes it, because its Append has not
-// returned. For other damage see [Store.SetAside]. The Store owns dir and closes it, even if Open
-// fails.
-func Open(dir vfs.Dir, o Options) (*Store, error) {
+// Open opens the file of a route in the directory at path. If there is no directory or file, it
+// creates them with the modes 0700 and 0600. A kill may have left an incomplete letter at the end.
+// Open removes it, because its Append has not returned. For other damage see [Store.SetAside].
+func Open(files vfs.FS, path string, o Options) (*Store, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
-	s := &Store{dir: dir, name: FileName(o.Pipeline, o.Route), o: o, turn: make(chan struct{}, 1),
-		known: recentIDs{set: make(map[idHash]struct{})}}
+	dir, err := files.MakeDir(path, dirMode)
+	if err != nil {
+		return nil, fmt.Errorf("dead letters: %w", err)
+	}
+	s := &Store{files: files, path: path, dir: dir, name: FileName(o.Pipeline, o.Route), o: o,
+		turn: make(chan struct{}, 1), known: recentIDs{set: make(map[idHash]struct{})}}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("dead letters %q: %w", s.Path(), err), dir.Close())
 	}
@@ -88,7 +96,7 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 }
 
 // Path returns the path of the file, for messages.
-func (s *Store) Path() string { return filepath.Join(s.dir.Path(), s.name) }
+func (s *Store) Path() string { return filepath.Join(s.path, s.name) }
 
 // SetAside returns the path of the file to which Open has moved unreadable lines from the end of
 // the store, or "" if there were none.
@@ -173,9 +181,9 @@ func (s *Store) append(letters []Letter) error {
 }
 
 // prepare makes the file ready for a write. It removes the letters of a failed write. If another
-// program has removed, renamed, replaced or extended the file, prepare opens the file with this
-// name, or creates it. So the letters are in the file that readers open. If another program has
-// truncated the file, prepare returns an error.
+// program has removed, renamed, replaced or extended the file, or moved its directory, prepare
+// opens the file with this path, or creates it. So the letters are in the file that readers open.
+// If another program has truncated the file, prepare returns an error.
 func (s *Store) prepare() error {
 	own, err := s.file.Stat()
 	if err != nil {
@@ -186,17 +194,20 @@ func (s *Store) prepare() error {
 			return err
 		}
 	}
-	named, err := s.dir.Stat(s.name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir, err := s.currentDir()
+	if err != nil {
 		return err
+	}
+	named, err := dir.Stat(s.name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, dir.Close())
 	}
 	appended := !s.torn && own.Size > s.size // by another program
 	if err != nil || named.Dev != own.Dev || named.Ino != own.Ino || appended {
-		moved := s.file
-		if err := s.open(); err != nil {
-			return err
-		}
-		return moved.Close()
+		return s.reopen(dir)
+	}
+	if err := dir.Close(); err != nil {
+		return err
 	}
 	if own.Size < s.size {
 		return fmt.Errorf("it has %d bytes, but %d were durable: another program truncated it; "+
@@ -206,6 +217,32 @@ func (s *Store) prepare() error {
 		_, err = s.file.Seek(s.size, io.SeekStart)
 	}
 	return err
+}
+
+// currentDir opens the directory that has the path of the store now. It creates the directory if it
+// is missing, but not its parent: if the state directory was moved away, it can be moved back.
+func (s *Store) currentDir() (vfs.Dir, error) {
+	dir, err := s.files.OpenDir(s.path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return dir, err
+	}
+	parent, err := s.files.OpenDir(filepath.Dir(s.path))
+	if err != nil {
+		return nil, err
+	}
+	dir, err = parent.MakeDir(filepath.Base(s.path), dirMode)
+	return dir, errors.Join(err, parent.Close())
+}
+
+// reopen replaces the open file and directory by those that have their paths now.
+func (s *Store) reopen(dir vfs.Dir) error {
+	movedFile, movedDir := s.file, s.dir
+	s.dir = dir
+	if err := s.open(); err != nil {
+		s.dir = movedDir
+		return errors.Join(err, dir.Close())
+	}
+	return errors.Join(movedFile.Close(), movedDir.Close())
 }
 
 // write appends the buffer to the file and makes it durable.

@@ -31,11 +31,7 @@ func letter(n int) deadletter.Letter {
 
 func open(t *testing.T, files vfs.FS, maxBytes int64) *deadletter.Store {
 	t.Helper()
-	dir, err := files.MakeDir("/dead", 0o700)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := deadletter.Open(dir, deadletter.Options{Pipeline: "access", Route: "main",
+	s, err := deadletter.Open(files, "/dead", deadletter.Options{Pipeline: "access", Route: "main",
 		MaxBytes: maxBytes})
 	if err != nil {
 		t.Fatal(err)

@@ -196,6 +196,9 @@ func (r *route) prepare(state *state, fs vfs.FS) error {
 	if err != nil {
 		return err
 	}
+	if err := state.present(fs); err != nil {
+		return err
+	}
 	k := r.saver
 	k.layers = newLayeredStore(store, r.key, k.syncer != nil, state.boot)
 	if r.pipe.sharing.on {
@@ -226,11 +229,7 @@ func (r *route) prepare(state *state, fs vfs.FS) error {
 		r.reader.line = newLine()
 		r.processors.line = r.reader.line
 	}
-	dir, err := fs.MakeDir(r.cfg.DeadLetters.Dir, 0o700)
-	if err != nil {
-		return fmt.Errorf("dead letters: %w", err)
-	}
-	r.letters.store, err = deadletter.Open(dir, deadletter.Options{
+	r.letters.store, err = deadletter.Open(fs, r.cfg.DeadLetters.Dir, deadletter.Options{
 		Pipeline: r.pipe.name, Route: r.cfg.Name, MaxBytes: int64(r.cfg.DeadLetters.Max),
 	})
 	if err == nil && r.letters.store.SetAside() != "" {

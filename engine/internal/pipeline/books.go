@@ -17,7 +17,7 @@ import (
 // books do no I/O. The route's mutex guards them.
 type books struct {
 	parts       map[string]*partition
-	resume      func(id string) (stream.Mark, bool) // progress before this run
+	resume      func(id string) (stream.Mark, bool) // saved progress
 	dirty       []*partition                        // with progress to save since the last takeUnsaved
 	unannounced []*partition                        // new since the last takeNew; no earlier progress
 	// ends is set if the engine does not call Finish of the source. A partition is then finished

@@ -119,8 +119,9 @@ func (a *amount) add(m stream.Mark) {
 	}
 }
 
-// resumed has the progress with which the route started, as loaded from the ledger of its sink.
-// Its methods mark, all and forget are safe for concurrent use.
+// resumed has the progress of a route whose sink has a ledger: the progress that was loaded from the
+// ledger at the start, and the progress that was saved since. Its methods mark, all, update and
+// forget are safe for concurrent use.
 type resumed struct {
 	mu    sync.RWMutex // guards marks, from which deleted partitions are removed
 	marks map[string]stream.Mark
@@ -137,7 +138,17 @@ func (s *resumed) mark(id string) (stream.Mark, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	m, ok := s.marks[id]
+	m.Above = slices.Clone(m.Above)
 	return m, ok
+}
+
+// update replaces the progress of the given partitions.
+func (s *resumed) update(marks []stream.Mark) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range marks {
+		s.marks[m.Part.ID] = m
+	}
 }
 
 func (s *resumed) all() []stream.Mark {
@@ -161,8 +172,7 @@ func (s *resumed) forget(ids []string, idle map[string]bool) (had []string) {
 	return had
 }
 
-// markOf returns the route's progress in a partition at the start of this run, and false if there
-// is none.
+// markOf returns the route's saved progress in a partition, and false if there is none.
 func (r *saver) markOf(id string) (stream.Mark, bool) {
 	if r.assigned != nil {
 		return stream.Mark{}, false

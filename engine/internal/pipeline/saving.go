@@ -264,7 +264,9 @@ func (r *saver) append(s saving) error {
 	if s.bytes > 0 {
 		r.saved(s.bytes)
 	}
-	if r.resumed == nil && r.assigned == nil { // otherwise the accounts cannot be opened again
+	if r.resumed != nil {
+		r.resumed.update(marks) // the accounts stay open, because prune uses handedOut
+	} else if r.assigned == nil { // assigned accounts cannot be opened again
 		r.mu.Lock()
 		r.books.closeIdle(s.marks)
 		r.mu.Unlock()

@@ -76,3 +76,21 @@ func TestProgressOfRoutes(t *testing.T) {
 		}
 	})
 }
+
+// TestLedgerProgress checks that a source gets the latest saved progress if the sink has a ledger,
+// and not that at the start of the run. By this progress, a source of files recognizes files that
+// it needs to follow no longer.
+func TestLedgerProgress(t *testing.T) {
+	const size, records = 5, 20
+	sink := &ledgerSink{fakeSink: &fakeSink{}, holds: heldParts("fake")}
+	source := &fakeSource{lines: numbered(records), size: size}
+	e := jobOf(t, vfstest.New(), Options{Once: true}, use(stream.SourceRole, source),
+		config.Route{Sink: use(stream.SinkRole, sink)})
+	if err := e.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, ok := e.pipes[0].slots[0].route.saver.markOf("fake")
+	if !ok || got.Watermark.Num != records {
+		t.Errorf("the progress is %+v, want that after %d records", got, records)
+	}
+}

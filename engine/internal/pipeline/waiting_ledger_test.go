@@ -55,11 +55,7 @@ func TestEmptyLedgerWhileEverythingWaits(t *testing.T) {
 // replayOne replays a dead letter with the given text, while no engine runs.
 func replayOne(t *testing.T, m *vfstest.Mem, text string, source config.Use, route config.Route) {
 	t.Helper()
-	dir, err := m.MakeDir("/state/dead", 0o700)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := deadletter.Open(dir, deadletter.Options{Pipeline: "p", Route: "r0"})
+	store, err := deadletter.Open(m, "/state/dead", deadletter.Options{Pipeline: "p", Route: "r0"})
 	if err == nil {
 		err = store.Append(t.Context(), []deadletter.Letter{{ID: "a@1", Record: []byte(text)}})
 	}

@@ -192,8 +192,7 @@ func (z *dormant) forget(id string) {
 
 // retire makes files dormant (only listed until they change) once all routes have delivered them
 // completely and have stored this in their progress. Resume must return this progress, because a
-// dormant file that changes is recognised by it. If a sink has a ledger, Resume returns only the
-// progress at the start of the run.
+// dormant file that changes is recognised by it.
 func (z *dormant) retire() {
 	if z.c.strategy.grows() {
 		z.retireIdle()

@@ -64,7 +64,9 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		if !ok {
 			continue
 		}
-		count++
+		if at.Offset > 0 { // else it is read from its beginning
+			count++
+		}
 		if err := c.Resume(at); err != nil {
 			return c.Carried, err
 		}
@@ -86,9 +88,8 @@ type entry struct {
 	} `json:"meta"`
 }
 
-// position returns the read position in the entry with the given key. It returns false in two
-// cases: the entry belongs to another input, or it has no usable position (for example, its offset
-// is 0).
+// position returns the read position in the entry with the given key. It returns false if the
+// entry belongs to another input, or has no position.
 func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 	part := strings.Split(key, "::")
 	if len(part) < 4 || !isFile(key) {
@@ -110,13 +111,13 @@ func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 		inode, _, _ := strings.Cut(value, "-")
 		n, err := strconv.ParseUint(inode, 10, 64)
 		at.Inode = n
-		return at, err == nil && at.Offset > 0
+		return at, err == nil
 	case identity == "fingerprint":
 		at.Same = func(f vfs.File) (bool, error) { return s.hasFingerprint(f, value) }
 	case identity == "path":
 		at.File = value
 	}
-	return at, at.File != "" && at.Offset > 0
+	return at, at.File != ""
 }
 
 func (s stored) matches(file string) bool {

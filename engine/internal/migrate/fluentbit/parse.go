@@ -37,7 +37,7 @@ func parse(text string) (config, error) {
 func parseClassic(text string) (config, error) {
 	var c config
 	var section *migrate.Value
-	set := make(map[string]string)
+	variables := readVariables(text)
 	n := 0
 	for raw := range strings.Lines(text) {
 		n++
@@ -46,9 +46,7 @@ func parseClassic(text string) (config, error) {
 		case line == "" || strings.HasPrefix(line, "#"):
 			continue
 		case strings.HasPrefix(line, "@"):
-			if rest, ok := cutFold(line, "@SET "); ok {
-				name, value, _ := strings.Cut(rest, "=")
-				set[strings.TrimSpace(name)] = strings.TrimSpace(value)
+			if _, ok := cutFold(line, setCommand); ok {
 				continue
 			}
 			name, value, _ := strings.Cut(strings.Replace(line, "\t", " ", 1), " ")
@@ -71,13 +69,62 @@ func parseClassic(text string) (config, error) {
 			return c, fmt.Errorf("line %d: %q is before the first section", n, line)
 		}
 		name, value, _ := strings.Cut(strings.Replace(line, "\t", " ", 1), " ")
-		value = strings.TrimSpace(value)
-		for k, v := range set {
-			value = strings.ReplaceAll(value, "${"+k+"}", v)
+		value, err := variables.expand(strings.TrimSpace(value))
+		if err != nil {
+			return c, fmt.Errorf("line %d: %w", n, err)
 		}
 		add(section, strings.ToLower(name), n, value)
 	}
 	return c, nil
+}
+
+// setCommand is the beginning of a line that sets a variable: @SET NAME=VALUE.
+const setCommand = "@SET "
+
+// maxExpanded is the maximum size of the expanded values of a configuration, in bytes.
+const maxExpanded = 16 << 20
+
+// variables are set by lines of the form @SET NAME=VALUE.
+type variables struct {
+	values   map[string]string
+	expanded int // total size of the values that expand has returned
+}
+
+// readVariables returns the variables of a configuration. They hold for all of its lines.
+func readVariables(text string) variables {
+	v := variables{values: make(map[string]string)}
+	for line := range strings.Lines(text) {
+		if rest, ok := cutFold(strings.TrimSpace(line), setCommand); ok {
+			name, value, _ := strings.Cut(rest, "=")
+			v.values[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+	}
+	return v
+}
+
+// expand replaces each ${NAME} in text by the value of the variable NAME, if it is set. Like Fluent
+// Bit, it does not expand variables within the values.
+func (v *variables) expand(text string) (string, error) {
+	var b strings.Builder
+	for {
+		before, rest, begins := strings.Cut(text, "${")
+		name, after, ends := strings.Cut(rest, "}")
+		if !begins || !ends {
+			b.WriteString(text)
+			v.expanded += b.Len()
+			return b.String(), nil
+		}
+		value, isSet := v.values[name]
+		if !isSet {
+			value = "${" + name + "}"
+		}
+		b.WriteString(before + value)
+		if v.expanded+b.Len() > maxExpanded {
+			return "", fmt.Errorf("with its variables expanded, the configuration is larger than "+
+				"%d bytes", maxExpanded)
+		}
+		text = after
+	}
 }
 
 func cutFold(s, prefix string) (string, bool) {
