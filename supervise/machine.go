@@ -319,7 +319,7 @@ func (m *machine) delay(now time.Duration, c *child, err error,
 	case err != nil && ok:
 		c.backoff, c.delay = next, d
 	case err == nil && !ok:
-		return max(c.delay, shortestReturnDelay), true // only failures advance the policy
+		return cmp.Or(c.delay, firstReturnDelay), true // only failures advance the policy
 	}
 	return d, ok
 }

@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"container/heap"
 	"time"
 
@@ -78,7 +79,7 @@ func (s *resends[K, M, R]) stopped() {
 // returned handles a child that has returned nil by itself. The messages that the child had taken
 // and not settled become ready again, or are dead-lettered. It returns the delay before the next
 // incarnation. It does not advance the policy, so the delays do not grow. If the policy has given
-// up, the delay is the last one, but at least shortestReturnDelay.
+// up, the delay is the last one, or firstReturnDelay if there was none.
 func (s *resends[K, M, R]) returned(now time.Duration) time.Duration {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)
@@ -87,14 +88,14 @@ func (s *resends[K, M, R]) returned(now time.Duration) time.Duration {
 	s.taken, s.failed = 0, false
 	d, _, ok := s.backoff.Next(s.state, s.src)
 	if !ok {
-		return max(s.state.Prev, shortestReturnDelay)
+		return cmp.Or(s.state.Prev, firstReturnDelay)
 	}
 	return d
 }
 
-// shortestReturnDelay is the shortest delay before the restart of a child that has returned nil, if
-// its policy has given up. It prevents a busy loop if the policy gives up before its first delay.
-const shortestReturnDelay = time.Second
+// firstReturnDelay is the delay before the restart of a child that has returned nil, if its policy
+// gives up before its first delay. It prevents a busy loop.
+const firstReturnDelay = time.Second
 
 // tick makes messages ready when their delay is over. It dead-letters messages that are too old,
 // except for those that the child has taken.

@@ -57,7 +57,12 @@ func TestResenderReturnsWithoutAck(t *testing.T) {
 // TestReturnsWithoutDelay checks that a child that returns nil at once, and whose policy gives up at
 // its first step, restarts once a second.
 func TestReturnsWithoutDelay(t *testing.T) {
-	starts := 0
+	starts, stop := 0, func() {}
+	started := func() {
+		if starts++; starts > 10 {
+			stop() // a busy loop
+		}
+	}
 	services := map[string]func() (supervise.Service, error){
 		"resender": func() (supervise.Service, error) {
 			return supervise.NewResender("sender", options{
@@ -66,7 +71,7 @@ func TestReturnsWithoutDelay(t *testing.T) {
 					supervise.Work[int, string, string], error,
 				) {
 					return func(context.Context, *inbox) error {
-						starts++
+						started()
 						return nil
 					}, nil
 				}},
@@ -76,7 +81,7 @@ func TestReturnsWithoutDelay(t *testing.T) {
 			return supervise.New("tree", supervise.Spec{},
 				supervise.Child{Name: "idle", Backoff: backoff.Limit(fixed(s), 1),
 					Run: func(context.Context) error {
-						starts++
+						started()
 						return nil
 					}})
 		},
@@ -90,6 +95,7 @@ func TestReturnsWithoutDelay(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*s-1)
 			defer cancel()
 			starts = 0
+			stop = cancel
 			if err := service.Serve(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: Serve: %v", name, err)
 			}

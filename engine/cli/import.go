@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -243,13 +244,10 @@ func (f *importFlags) read(path string) (string, error) {
 
 // write writes the config to the file of --out or, without --out, to standard output.
 func (f *importFlags) write(files vfs.FS, stdout io.Writer, config string) error {
-	var err error
-	if f.out == "" {
-		_, err = io.WriteString(stdout, config)
-	} else {
-		err = f.create(files, config)
+	if f.out != "" {
+		return f.create(files, config)
 	}
-	if err != nil {
+	if _, err := io.WriteString(stdout, config); err != nil {
 		return fmt.Errorf("%s: write the config: %w", f.name(), err)
 	}
 	return nil
@@ -266,14 +264,18 @@ func (f *importFlags) create(files vfs.FS, config string) (err error) {
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	const mode = 0o600 // endpoints may contain passwords
 	file, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		e.Path = f.out
+	}
 	if err != nil {
 		return usagef("%s: --out: %v", f.name(), err)
 	}
 	_, err = io.WriteString(file, config)
 	if err = errors.Join(err, file.Close()); err != nil {
-		err = errors.Join(err, dir.Remove(name))
+		return fmt.Errorf("%s: write the config: %w", f.name(),
+			errors.Join(err, dir.Remove(name)))
 	}
-	return err
+	return nil
 }
 
 // say prints the notes: as text on stderr, or as JSON on stdout.

@@ -14,17 +14,13 @@ import (
 )
 
 // TestMoved checks that letters are written to the file with the store's path, even if another
-// program has removed, renamed or replaced this file or its directory while the store is open.
+// program has removed, renamed or replaced this file while the store is open.
 func TestMoved(t *testing.T) {
 	const name = "access.main.ndjson"
-	for what, change := range map[string]func(root, dir vfs.Dir) error{
-		"removed": func(_, dir vfs.Dir) error { return dir.Remove(name) },
-		"renamed": func(_, dir vfs.Dir) error { return dir.Rename(name, dir, "old") },
-		"directory removed": func(root, dir vfs.Dir) error {
-			return errors.Join(dir.Remove(name), root.Remove("dead"))
-		},
-		"directory renamed": func(root, _ vfs.Dir) error { return root.Rename("dead", root, "old") },
-		"replaced": func(_, dir vfs.Dir) error {
+	for what, change := range map[string]func(dir vfs.Dir) error{
+		"removed": func(dir vfs.Dir) error { return dir.Remove(name) },
+		"renamed": func(dir vfs.Dir) error { return dir.Rename(name, dir, "old") },
+		"replaced": func(dir vfs.Dir) error {
 			f, err := dir.OpenFile("other", os.O_RDWR|os.O_CREATE, 0o600)
 			if err != nil {
 				return err
@@ -43,12 +39,7 @@ func TestMoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer dir.Close()
-			root, err := files.OpenDir("/")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer root.Close()
-			if err := change(root, dir); err != nil {
+			if err := change(dir); err != nil {
 				t.Fatal(err)
 			}
 			files.Fail(vfstest.Fault{Op: vfstest.OpOpen, Path: "access", Err: fs.ErrPermission})
@@ -70,32 +61,56 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// TestParentMoved checks that Append fails if the parent of the directory was moved, and that it
-// succeeds when the parent was moved back. A new directory would prevent that.
-func TestParentMoved(t *testing.T) {
-	files := vfstest.New()
-	s, err := deadletter.Open(files, "/state/dead", deadletter.Options{Pipeline: "p", Route: "r"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	root, err := files.OpenDir("/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if err := root.Rename("state", root, "elsewhere"); err != nil {
-		t.Fatal(err)
-	}
-	letters := []deadletter.Letter{letter(1)}
-	if err := s.Append(t.Context(), letters); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Append: %v", err)
-	}
-	if err := root.RenameNew("elsewhere", root, "state"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Append(t.Context(), letters); err != nil {
-		t.Error(err)
+// TestDirectoryMoved checks that Append fails if another program has removed, renamed or replaced
+// the directory while the store is open. The next store with the same path must succeed.
+func TestDirectoryMoved(t *testing.T) {
+	const file = "access.main.ndjson"
+	for what, change := range map[string]func(root, dir vfs.Dir) error{
+		"removed": func(root, dir vfs.Dir) error {
+			return errors.Join(dir.Remove(file), root.Remove("dead"))
+		},
+		"renamed": func(root, _ vfs.Dir) error { return root.Rename("dead", root, "old") },
+		"replaced": func(root, _ vfs.Dir) error {
+			if err := root.Rename("dead", root, "old"); err != nil {
+				return err
+			}
+			dir, err := root.MakeDir("dead", 0o700)
+			if err != nil {
+				return err
+			}
+			return dir.Close()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			files := vfstest.New()
+			s := open(t, files, 0)
+			dir, errDir := files.OpenDir("/dead")
+			root, errRoot := files.OpenDir("/")
+			if err := errors.Join(errDir, errRoot); err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			defer root.Close()
+			if err := change(root, dir); err != nil {
+				t.Fatal(err)
+			}
+			letters := []deadletter.Letter{letter(1)}
+			if err := s.Append(t.Context(), letters); err == nil {
+				t.Error("Append returned nil, although the directory was moved")
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			s = open(t, files, 0)
+			defer s.Close()
+			if err := s.Append(t.Context(), letters); err != nil {
+				t.Fatal(err)
+			}
+			lost := files.Crash(vfstest.DataNone, vfstest.NamesNone, 1)
+			if ids := idsIn(t, content(t, lost, "/dead/"+file)); len(ids) != 1 || !ids["part@1"] {
+				t.Errorf("the file has the letters %v, want part@1", ids)
+			}
+		})
 	}
 }
 

@@ -181,10 +181,13 @@ func (s *Store) append(letters []Letter) error {
 }
 
 // prepare makes the file ready for a write. It removes the letters of a failed write. If another
-// program has removed, renamed, replaced or extended the file, or moved its directory, prepare
-// opens the file with this path, or creates it. So the letters are in the file that readers open.
-// If another program has truncated the file, prepare returns an error.
+// program has removed, renamed, replaced or extended the file, prepare opens the file with its name
+// in the directory, or creates it. So the letters are in the file that readers open. If another
+// program has moved the directory or truncated the file, prepare returns an error.
 func (s *Store) prepare() error {
+	if err := s.checkDir(); err != nil {
+		return err
+	}
 	own, err := s.file.Stat()
 	if err != nil {
 		return err
@@ -194,20 +197,17 @@ func (s *Store) prepare() error {
 			return err
 		}
 	}
-	dir, err := s.currentDir()
-	if err != nil {
-		return err
-	}
-	named, err := dir.Stat(s.name)
+	named, err := s.dir.Stat(s.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err, dir.Close())
+		return err
 	}
 	appended := !s.torn && own.Size > s.size // by another program
 	if err != nil || named.Dev != own.Dev || named.Ino != own.Ino || appended {
-		return s.reopen(dir)
-	}
-	if err := dir.Close(); err != nil {
-		return err
+		moved := s.file
+		if err := s.open(); err != nil {
+			return err
+		}
+		return moved.Close()
 	}
 	if own.Size < s.size {
 		return fmt.Errorf("it has %d bytes, but %d were durable: another program truncated it; "+
@@ -219,30 +219,29 @@ func (s *Store) prepare() error {
 	return err
 }
 
-// currentDir opens the directory that has the path of the store now. It creates the directory if it
-// is missing, but not its parent: if the state directory was moved away, it can be moved back.
-func (s *Store) currentDir() (vfs.Dir, error) {
-	dir, err := s.files.OpenDir(s.path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return dir, err
-	}
-	parent, err := s.files.OpenDir(filepath.Dir(s.path))
-	if err != nil {
-		return nil, err
-	}
-	dir, err = parent.MakeDir(filepath.Base(s.path), dirMode)
-	return dir, errors.Join(err, parent.Close())
-}
+var errMoved = errors.New("its directory was renamed, removed or replaced: the route must restart, " +
+	"to use the directory that has this path now")
 
-// reopen replaces the open file and directory by those that have their paths now.
-func (s *Store) reopen(dir vfs.Dir) error {
-	movedFile, movedDir := s.file, s.dir
-	s.dir = dir
-	if err := s.open(); err != nil {
-		s.dir = movedDir
-		return errors.Join(err, dir.Close())
+// checkDir returns errMoved if the open directory does not have the path of the store any more,
+// because readers would not find the letters.
+func (s *Store) checkDir() error {
+	at, err := s.files.OpenDir(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errMoved
+	case err != nil:
+		return nil // for example too many open files; the open directory is usable
 	}
-	return errors.Join(movedFile.Close(), movedDir.Close())
+	defer func() { _ = at.Close() }() // nothing was written with it
+	own, err := s.dir.Stat(".")
+	if err != nil {
+		return err
+	}
+	named, err := at.Stat(".")
+	if err == nil && (own.Dev != named.Dev || own.Ino != named.Ino) {
+		err = errMoved
+	}
+	return err
 }
 
 // write appends the buffer to the file and makes it durable.

@@ -192,11 +192,11 @@ func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
 
 // prepare opens the store of the route's progress, and the file of its dead letters.
 func (r *route) prepare(state *state, fs vfs.FS) error {
-	store, err := r.pipe.positions(r.key, state)
-	if err != nil {
+	if err := state.present(fs); err != nil {
 		return err
 	}
-	if err := state.present(fs); err != nil {
+	store, err := r.pipe.positions(r.key, state)
+	if err != nil {
 		return err
 	}
 	k := r.saver

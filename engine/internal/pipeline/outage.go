@@ -19,7 +19,7 @@ const (
 type outageDetector struct {
 	refusing bool // workers whose attempts keep failing also count as unable
 	grace    time.Duration
-	end      time.Time // end of the drain; zero if there is none
+	end      time.Time // a worker throttled beyond it also counts as unable; zero if none does
 	since    time.Time // start of the outage; zero if any worker can deliver
 }
 
@@ -67,8 +67,9 @@ func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	return l.Fault == control.Retryable || suspected || l.Streak >= drainStreak && l.TimedOut == 0
 }
 
-// pausedBeyondEnd reports whether a receiver has asked for a pause (Retry-After) that lasts until
-// the end of the drain or longer. l.Until and now are times since the start of the sender.
+// pausedBeyondEnd reports whether a receiver has asked for a pause, for example by Retry-After, that
+// lasts until the end of the drain or longer. l.Until and now are times since the start of the
+// sender.
 func (h *outageDetector) pausedBeyondEnd(l *control.LaneStatus, now time.Duration) bool {
 	return !h.end.IsZero() && l.State == window.Throttled && l.Until-now >= time.Until(h.end)
 }

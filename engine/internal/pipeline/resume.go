@@ -119,12 +119,12 @@ func (a *amount) add(m stream.Mark) {
 	}
 }
 
-// resumed has the progress of a route whose sink has a ledger: the progress that was loaded from the
-// ledger at the start, and the progress that was saved since. Its methods mark, all, update and
+// resumed has the progress of a route whose sink has a ledger. Its methods mark, all, update and
 // forget are safe for concurrent use.
 type resumed struct {
-	mu    sync.RWMutex // guards marks, from which deleted partitions are removed
-	marks map[string]stream.Mark
+	mu    sync.RWMutex           // guards marks and saved
+	marks map[string]stream.Mark // as loaded from the ledger at the start
+	saved map[string]stream.Mark // saved by this run
 	// the ledger has no progress, so it was lost if the checkpoint has some; see saver.checkLedger
 	maybeLost bool
 
@@ -137,17 +137,23 @@ type resumed struct {
 func (s *resumed) mark(id string) (stream.Mark, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	m, ok := s.marks[id]
+	m, ok := s.saved[id]
+	if !ok {
+		m, ok = s.marks[id]
+	}
 	m.Above = slices.Clone(m.Above)
 	return m, ok
 }
 
-// update replaces the progress of the given partitions.
+// update notes progress that this run has saved.
 func (s *resumed) update(marks []stream.Mark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.saved == nil {
+		s.saved = make(map[string]stream.Mark)
+	}
 	for _, m := range marks {
-		s.marks[m.Part.ID] = m
+		s.saved[m.Part.ID] = m
 	}
 }
 
@@ -158,8 +164,8 @@ func (s *resumed) all() []stream.Mark {
 }
 
 // forget deletes the progress of the partitions in ids. Some of them are also in idle: this run has
-// not read them. forget returns the partitions in idle that had progress. The sink can delete its
-// rows of these at once.
+// not read them. forget returns the partitions in idle that had progress at the start. The sink can
+// delete its rows of these at once.
 func (s *resumed) forget(ids []string, idle map[string]bool) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,6 +174,7 @@ func (s *resumed) forget(ids []string, idle map[string]bool) (had []string) {
 			had = append(had, id)
 		}
 		delete(s.marks, id)
+		delete(s.saved, id)
 	}
 	return had
 }

@@ -237,7 +237,8 @@ func (r *route) watchDrain(ctx context.Context) error {
 		r.reader.reads.end(ErrDraining)
 	}
 	r.waits.stop()
-	return r.awaitSettled(ctx, func(why error) error { return noRestart(why) })
+	lost := outageDetector{refusing: true, grace: drainGrace, end: time.Now().Add(r.cfg.Drain)}
+	return r.awaitSettled(ctx, lost, func(why error) error { return noRestart(why) })
 }
 
 // sourceFailed is called when nothing more can be read, because the source or a processor has
@@ -246,21 +247,21 @@ func (r *route) watchDrain(ctx context.Context) error {
 func (r *route) sourceFailed(err error) {
 	r.waits.stop() // waiting batches remain in the store for the next start
 	r.host.Go("source failed", func(ctx context.Context) error {
-		return r.awaitSettled(ctx, func(error) error { return err })
+		lost := outageDetector{refusing: true, grace: drainGrace}
+		return r.awaitSettled(ctx, lost, func(error) error { return err })
 	})
 }
 
 // awaitSettled waits until the route has settled its batches and ended, which ends ctx. It stops
-// the route if the wait takes longer than the maximum time of a drain, or if no worker can deliver.
-// The function cause gets the reason, and returns the error with which the route fails.
-func (r *route) awaitSettled(ctx context.Context, cause func(why error) error) error {
+// the route if the wait takes longer than the maximum time of a drain, or if lost detects that no
+// worker can deliver. The function cause gets the reason, and returns the error with which the route
+// fails.
+func (r *route) awaitSettled(ctx context.Context, lost outageDetector,
+	cause func(why error) error) error {
 	bound := time.NewTimer(r.cfg.Drain)
 	defer bound.Stop()
 	tick := time.NewTicker(outageTick)
 	defer tick.Stop()
-	lost := outageDetector{
-		refusing: true, grace: drainGrace, end: time.Now().Add(r.cfg.Drain),
-	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -105,7 +105,7 @@ func (c *converter) input(in *migrate.Value, n int, routes []migrate.Route) {
 	c.records(in, &p)
 	s := stored{kind: kind, id: id, include: p.Include, data: c.data,
 		registry: c.top.Text("filebeat", "registry", "path"),
-		utf16:    strings.HasPrefix(in.Text("encoding"), "utf-16")}
+		utf16:    strings.HasPrefix(in.Text("encoding"), "utf-16"), fromEnd: p.FromEnd}
 	s.fingerprint(in)
 	p.Carry = s.carry
 	c.Add(p)

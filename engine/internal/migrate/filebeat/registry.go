@@ -27,6 +27,7 @@ type stored struct {
 	data, registry string
 	offset, length int64 // byte range of the fingerprint
 	utf16          bool  // encoding of the files
+	fromEnd        bool  // files without a position are read from their ends
 }
 
 // fingerprint reads the options for the byte range of the fingerprint.
@@ -61,10 +62,10 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	count := 0
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		at, ok := s.position(key, entries[key])
-		if !ok {
+		if !ok || at.Offset == 0 && !s.fromEnd { // without a position, it is read from its beginning
 			continue
 		}
-		if at.Offset > 0 { // else it is read from its beginning
+		if at.Offset > 0 {
 			count++
 		}
 		if err := c.Resume(at); err != nil {
