@@ -243,13 +243,10 @@ func (f *importFlags) read(path string) (string, error) {
 
 // write writes the config to the file of --out or, without --out, to standard output.
 func (f *importFlags) write(files vfs.FS, stdout io.Writer, config string) error {
-	var err error
-	if f.out == "" {
-		_, err = io.WriteString(stdout, config)
-	} else {
-		err = f.create(files, config)
+	if f.out != "" {
+		return f.create(files, config)
 	}
-	if err != nil {
+	if _, err := io.WriteString(stdout, config); err != nil {
 		return fmt.Errorf("%s: write the config: %w", f.name(), err)
 	}
 	return nil
@@ -271,9 +268,9 @@ func (f *importFlags) create(files vfs.FS, config string) (err error) {
 	}
 	_, err = io.WriteString(file, config)
 	if err = errors.Join(err, file.Close()); err != nil {
-		err = errors.Join(err, dir.Remove(name))
+		return fmt.Errorf("%s: write the config: %w", f.name(), errors.Join(err, dir.Remove(name)))
 	}
-	return err
+	return nil
 }
 
 // say prints the notes: as text on stderr, or as JSON on stdout.
