@@ -23,7 +23,9 @@ func TestMoved(t *testing.T) {
 		"directory removed": func(root, dir vfs.Dir) error {
 			return errors.Join(dir.Remove(name), root.Remove("dead"))
 		},
-		"directory renamed": func(root, _ vfs.Dir) error { return root.Rename("dead", root, "old") },
+		"directory renamed": func(root, _ vfs.Dir) error {
+			return root.Rename("dead", root, "old")
+		},
 		"replaced": func(_, dir vfs.Dir) error {
 			f, err := dir.OpenFile("other", os.O_RDWR|os.O_CREATE, 0o600)
 			if err != nil {
@@ -74,7 +76,8 @@ func TestMoved(t *testing.T) {
 // succeeds when the parent was moved back. A new directory would prevent that.
 func TestParentMoved(t *testing.T) {
 	files := vfstest.New()
-	s, err := deadletter.Open(files, "/state/dead", deadletter.Options{Pipeline: "p", Route: "r"})
+	s, err := deadletter.Open(files, "/state/dead",
+		deadletter.Options{Pipeline: "p", Route: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
