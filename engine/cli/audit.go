@@ -11,7 +11,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/internal/audit"
-	"github.com/penstock-io/penstock/engine/internal/osfs"
 )
 
 // maxDifferences is the maximum number of differences of a route that are printed without --json.
@@ -101,7 +100,7 @@ func runAudit(p *program, cmd *cobra.Command, path string, names []string, asJSO
 		out := auditPrinter{w: cmd.OutOrStdout(), json: asJSON,
 			route: r.pipeline.Name + "/" + r.route.Name, source: r.pipeline.Source.Component.Name}
 		report, err := audit.Run(cmd.Context(), audit.Options{
-			State: c.State, Pipeline: &r.pipeline, Route: &r.route, FS: osfs.New(), Log: log,
+			State: c.State, Pipeline: &r.pipeline, Route: &r.route, FS: p.files, Log: log,
 		}, out.difference)
 		if cmd.Context().Err() != nil {
 			return err
@@ -203,9 +202,10 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 		fmt.Fprintf(&b, "  %s of the checkpoint no longer in the source: not compared\n",
 			count(r.NotInSource, "partition"))
 	}
-	if a.undelivered && a.source == "tail" {
+	if delivered := r.NotInSource > 0 || r.Records > r.Unsettled; a.undelivered && delivered &&
+		a.source == "tail" {
 		b.WriteString("  an undelivered file may be a copy that a log rotation has made of a delivered " +
-			"file: the next run recognizes copies, and delivers only records that are not delivered\n")
+			"file:\n  the next run recognizes copies, and delivers only their new records\n")
 	}
 	fmt.Fprintf(&b, "  %s\n", count(r.Differences, "difference"))
 	_, err := io.WriteString(a.w, b.String())

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
-	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/engine/internal/table"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
@@ -128,7 +127,7 @@ func (p *program) openState(path string) (dir vfs.Dir, state string, err error) 
 	if state, err = p.stateOf(path); err != nil {
 		return nil, "", err
 	}
-	dir, err = osfs.New().OpenDir(state)
+	dir, err = p.files.OpenDir(state)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", fmt.Errorf("state directory %s does not exist: nothing has been "+
 			"delivered with this config yet", state)

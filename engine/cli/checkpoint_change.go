@@ -13,7 +13,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
-	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 	"github.com/penstock-io/penstock/engine/internal/waiting"
 	"github.com/penstock-io/penstock/stream"
@@ -57,6 +56,7 @@ type change struct {
 	set   bool
 	found bool // with set: accept the existing output
 
+	files   vfs.FS
 	letters string // path of the route's dead letters
 }
 
@@ -89,7 +89,11 @@ everything is delivered again.`,
 
 // resetArgs accepts a config or state directory and, unless --route is given, a route.
 func resetArgs(cmd *cobra.Command, args []string) error {
-	if len(args) != 2 {
+	if len(args) > 2 {
+		return usagef("checkpoint reset takes a config or a state directory, and a route; remove %q",
+			args[2])
+	}
+	if len(args) < 2 {
 		return needs("a config or a state directory")(cmd, args)
 	}
 	if cmd.Flags().Changed("route") {
@@ -145,6 +149,7 @@ func (c *change) flags(cmd *cobra.Command) {
 // changeCheckpoint applies c to the checkpoint. It holds the lock of the state directory meanwhile.
 func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
 	var err error
+	c.files = p.files
 	if c.letters, err = lettersPath(p, path, c.route); err != nil {
 		return err
 	}
@@ -189,8 +194,10 @@ func withLock(dir vfs.Dir, state, command string, use func() error) (err error) 
 // withNewState calls the function use with the checkpoint while the command holds the lock of the
 // state directory, whose path is state. It creates the directory and the checkpoint if they do not
 // exist.
-func withNewState(state, command string, use func(*checkpoint.Store) error) error {
-	dir, err := osfs.New().MakeDir(state, 0o700)
+func withNewState(
+	files vfs.FS, state, command string, use func(*checkpoint.Store) error,
+) error {
+	dir, err := files.MakeDir(state, 0o700)
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", state, err)
 	}
@@ -227,18 +234,22 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	if err != nil {
 		return err
 	}
-	for key, marks := range found.marks {
-		if err := c.applyTo(store, key, marks); err != nil {
-			return err
+	err = store.Change(func() error {
+		for key, marks := range found.marks {
+			if err := c.applyTo(store, key, marks); err != nil {
+				return err
+			}
 		}
-	}
-	if err := store.Sync(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	var waited int64
 	if c.set || !c.found { // after the marks: a crash between the two loses nothing
 		if waited, err = c.dropWaiting(dir, found.marks); err != nil {
-			return err
+			return fmt.Errorf("the progress was changed, but the batches that wait for a retry were "+
+				"not removed, so the next run delivers them: state directory %s: %w", dir.Path(), err)
 		}
 	}
 	total, letters := len(found.parts), len(found.letters)

@@ -61,7 +61,8 @@ func TestChangeOfLetters(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, err := vfstest.New().MakeDir("/state", 0o700)
+			files := vfstest.New()
+			dir, err := files.MakeDir("/state", 0o700)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +82,7 @@ func TestChangeOfLetters(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c.change.route = "p/main"
+			c.change.route, c.change.files, c.change.letters = "p/main", files, "/none/letters"
 			var out strings.Builder
 			if err := c.change.apply(&out, dir, store); err != nil {
 				t.Fatal(err)

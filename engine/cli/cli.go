@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -73,6 +74,7 @@ func (p Program) program() *program {
 		components: p.Components,
 		commands:   p.Commands,
 		started:    started,
+		files:      osfs.New(),
 		assemble: func(c engine.Config, o engine.Options) (runner, error) {
 			e, err := engine.New(c, o)
 			if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
-	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // letterResult is one dead letter in `dead list --json` and `dead show --json`.
@@ -209,13 +209,14 @@ func (p *program) eachLetter(
 	if err != nil {
 		return out, err
 	}
-	settled, err := replayed(out.config.State)
+	settled, err := replayed(p.files, out.config.State)
 	if err != nil {
 		return out, err
 	}
 	for _, r := range routes {
 		key, open := r.pipeline.Name+"/"+r.route.Name, false
-		skipped, err := lettersOf(pipeline.LettersPath(r.pipeline, r.route), func(e *deadletter.Entry) error {
+		path := pipeline.LettersPath(r.pipeline, r.route)
+		skipped, err := lettersOf(p.files, path, func(e *deadletter.Entry) error {
 			if !out.filter.Takes(e) {
 				return nil
 			}
@@ -258,8 +259,10 @@ func letterOf(e *deadletter.Entry, done bool) letterResult {
 
 // lettersOf calls take with each dead letter in the file at path, and returns the number of lines
 // that are not dead letters. If there is no such file, there are no letters.
-func lettersOf(path string, take func(*deadletter.Entry) error) (skipped int, err error) {
-	entries, err := deadletter.OpenEntries(osfs.New(), path)
+func lettersOf(
+	files vfs.FS, path string, take func(*deadletter.Entry) error,
+) (skipped int, err error) {
+	entries, err := deadletter.OpenEntries(files, path)
 	if err != nil {
 		return 0, err
 	}
@@ -280,9 +283,9 @@ func lettersOf(path string, take func(*deadletter.Entry) error) (skipped int, er
 
 // replayed returns the set of letters that a replay or discard has settled. A key is the route and
 // the letter's partition in the checkpoint: "PIPELINE/ROUTE PARTITION".
-func replayed(state string) (map[string]bool, error) {
+func replayed(files vfs.FS, state string) (map[string]bool, error) {
 	out := map[string]bool{}
-	dir, err := osfs.New().OpenDir(state)
+	dir, err := files.OpenDir(state)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}

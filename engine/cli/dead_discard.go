@@ -9,9 +9,9 @@ import (
 
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
-	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // deadDiscard marks letters as settled in the checkpoint. It starts no route.
@@ -26,7 +26,7 @@ func (p *program) deadDiscard(cmd *cobra.Command, args []string, f *deadFlags) e
 		return err
 	}
 	before := res.Replayed
-	n, failed := discardOf(cmd.Context(), &res)
+	n, failed := discardOf(cmd.Context(), p.files, &res)
 	res.Replayed += n
 	res.Letters = max(res.Letters, res.Replayed) // some may have been written meanwhile
 	if f.json {
@@ -46,15 +46,17 @@ func (p *program) deadDiscard(cmd *cobra.Command, args []string, f *deadFlags) e
 
 // discardOf discards the unsettled letters that the filters select, and returns their number. It
 // adds an object to res for each route with such letters.
-func discardOf(ctx context.Context, res *deadResult) (discarded int64, err error) {
+func discardOf(
+	ctx context.Context, files vfs.FS, res *deadResult,
+) (discarded int64, err error) {
 	res.Routes = []routeResult{}
 	if len(res.open) == 0 {
 		return 0, nil
 	}
-	err = withNewState(res.config.State, "dead discard", func(store *checkpoint.Store) error {
+	err = withNewState(files, res.config.State, "dead discard", func(store *checkpoint.Store) error {
 		for _, r := range res.open {
 			key := r.pipeline.Name + "/" + r.route.Name
-			n, size, err := pipeline.DiscardLetters(ctx, store, pipeline.Boot(), key, osfs.New(),
+			n, size, err := pipeline.DiscardLetters(ctx, store, pipeline.Boot(), key, files,
 				pipeline.LettersPath(r.pipeline, r.route), res.filter)
 			discarded += n
 			res.Routes = append(res.Routes, routeResult{

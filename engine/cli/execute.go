@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // Exit codes. See docs/cli.md.
@@ -33,6 +34,7 @@ type program struct {
 	components []stream.Component
 	commands   []*cobra.Command
 	started    time.Time
+	files      vfs.FS // file system of the state directory
 	assemble   func(c engine.Config, o engine.Options) (runner, error)
 	notify     func() (signals <-chan os.Signal, stop func())
 	manager    func(log *slog.Logger) *serviceManager
@@ -76,7 +78,9 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 // strayed returns an error if the arguments ask for help about an unknown subcommand. For such
 // arguments, cobra itself would print the help of the parent command.
 func strayed(root *cobra.Command, args []string) error {
-	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
+	if len(args) > 0 && args[0] == "help" {
+		args = args[1:]
+	} else if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil
 	}
 	cmd, rest, err := root.Find(args)

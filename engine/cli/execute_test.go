@@ -21,6 +21,7 @@ func TestCommandLines(t *testing.T) {
 		"run",
 		"run a b",
 		"adit --help",
+		"help adit",
 		"checkpoint sho --help",
 		"run --onec penstock.yaml",
 		"run --frobnicate penstock.yaml",
@@ -50,6 +51,7 @@ func TestCommandLines(t *testing.T) {
 		"checkpoint show wrong.yaml",
 		"checkpoint show penstock.yaml",
 		"checkpoint show nothing",
+		"checkpoint reset penstock.yaml a/b c",
 		"version now",
 	} {
 		got := newProgram(newFake(), nil).try(t, strings.Fields(line)...)

@@ -96,6 +96,9 @@ func looksLikeTrace(what string) (bool, error) {
 		return false, nil
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return false, nil // a config of several files
+	}
 	begin := make([]byte, 64)
 	n, err := io.ReadFull(file, begin)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {

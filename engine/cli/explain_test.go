@@ -185,6 +185,11 @@ func TestExplainRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	config, err := os.ReadFile("penstock.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, "conf/penstock.yaml", string(config))
 	for _, c := range []struct{ line, want string }{
 		{"explain", "needs a trace, a config or an address"},
 		{"explain two.ndjson --worker c",
@@ -205,6 +210,7 @@ func TestExplainRefusals(t *testing.T) {
 		{"explain penstock.yaml --timeout 0s", "--timeout is 0s"},
 		{"explain torn.ndjson", "torn.ndjson: line 2"},
 		{"explain penstock.yaml", "has no `admin:`"},
+		{"explain conf", "conf has no `admin:`"},
 	} {
 		got := newProgram(newFake(), nil).try(t, strings.Fields(c.line)...)
 		if got.code == exitOK || !strings.Contains(got.stderr, c.want) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -89,6 +90,7 @@ func makeSink(any, stream.Host) (any, error) { return idleSink{}, nil }
 func newProgram(e *fakeEngine, signals chan os.Signal) *program {
 	p := &program{
 		started: time.Now(),
+		files:   osfs.New(),
 		components: []stream.Component{
 			{Role: stream.SourceRole, Name: "folder", New: makeSource, Options: func() any { return &pathOptions{} }},
 			{Role: stream.SinkRole, Name: "drop", New: makeSink, Options: func() any { return &struct{}{} }},

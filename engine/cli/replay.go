@@ -36,7 +36,7 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 		if err != nil {
 			return err
 		}
-		o := engine.Options{Once: true, Stall: f.stall, Log: con.log}
+		o := engine.Options{Once: true, Stall: f.stall, Log: con.log, FS: p.files}
 		one, err := p.replay(cmd.Context(), own, o, con)
 		end.add(one)
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -66,16 +68,43 @@ type File struct {
 	part *os.File
 }
 
-// Create creates the file path + ".part".
+// Create creates the file path + ".part". It returns an error if Write would replace a file that is
+// not a manifest, such as the config.
 func Create(path string) (*File, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("manifest %s is a directory; give a file", path)
+	if err := checkReplaced(path); err != nil {
+		return nil, fmt.Errorf("manifest %s: %w; give another path", path, err)
 	}
 	f, err := os.OpenFile(path+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	return &File{path, f}, nil
+}
+
+// beginning is the beginning of each manifest.
+const beginning = "{\n  \"version\": "
+
+// checkReplaced returns an error unless the file at path is missing, empty or a manifest.
+func checkReplaced(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("it is not a regular file")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	begin := make([]byte, len(beginning))
+	if _, err := io.ReadFull(file, begin); err != nil || string(begin) != beginning {
+		return errors.New("it is another file, and not a manifest that may be replaced")
+	}
+	return nil
 }
 
 // Write writes m to the file, closes it and moves it to its path, where it replaces an older

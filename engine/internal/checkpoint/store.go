@@ -78,6 +78,7 @@ type Store struct {
 	synced     int64  // durable part of size
 	retry      int64  // size of the log at which to retry a failed replacement
 	failed     error  // the error after which nothing can be saved
+	changing   bool   // during Change: entries are applied to st only
 	stamp      uint64 // number of this Append or Forget
 	buf        []byte
 	sums       framelog.Summer
@@ -194,6 +195,9 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 // log to its length before the call. If the truncation fails as well, the contents of the file are
 // unknown, and nothing can be saved any more (see Failed).
 func (s *Store) write(frame []byte) error {
+	if s.changing {
+		return nil
+	}
 	if err := s.sums.Seal(frame, s.generation, s.size); err != nil {
 		return fmt.Errorf("%w: save the progress of fewer partitions at once", err)
 	}
@@ -229,7 +233,7 @@ func (s *Store) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
 	s.writing.Lock()
-	if err := s.usable(); err != nil {
+	if err := s.usable(); err != nil || s.changing {
 		s.writing.Unlock()
 		return err
 	}
@@ -256,6 +260,25 @@ func (s *Store) Sync() error {
 	}
 	s.synced = max(s.synced, size)
 	return nil
+}
+
+// Change calls the function change, and saves the entries of its Appends and Forgets at once, in a
+// new log. So after a crash, the log has all of them or none. After an error, nothing can be saved
+// any more (see Failed). No other goroutine may use the Store meanwhile.
+func (s *Store) Change(change func() error) error {
+	s.changing = true
+	err := change()
+	s.changing = false
+	if err == nil {
+		err = s.usable()
+	}
+	if err == nil {
+		err = s.replace()
+	}
+	if err != nil {
+		s.failed = err // st may have a part of the change
+	}
+	return s.failed
 }
 
 // usable returns the error that prevents saving, or nil. The caller must hold s.writing.

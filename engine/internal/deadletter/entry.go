@@ -61,7 +61,7 @@ type Entries struct {
 func OpenEntries(disk vfs.FS, path string) (*Entries, error) {
 	s := NewEntries(strings.NewReader(""))
 	if err := s.open(disk, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(fmt.Errorf("dead letters: %w", err), s.Close())
+		return nil, errors.Join(fmt.Errorf("dead letters %q: %w", path, err), s.Close())
 	}
 	return s, nil
 }
