@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -123,6 +124,10 @@ func (s *Server) receive(call grpc.ServerStream) (message []byte, err error) {
 	if err != nil {
 		cause := context.Cause(call.Context())
 		s.host.Log().Debug("request not read", "error", errors.Join(err, cause))
+	}
+	if errors.Is(err, io.EOF) {
+		err = status.Error(codes.InvalidArgument, "the request has no message; send an "+
+			"ExportLogsServiceRequest")
 	}
 	s.host.Count("bytes_received", int64(len(message)))
 	return message, err
