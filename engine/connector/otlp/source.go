@@ -103,7 +103,7 @@ func (s *Server) serve(ctx context.Context) error {
 		options = append(options, grpc.Creds(credentials.NewTLS(config)))
 	}
 	server := grpc.NewServer(options...)
-	server.RegisterService(s.service(), nil)
+	server.RegisterService(s.service(ctx), nil)
 	s.bound <- inner.Addr()
 	s.host.Log().Info("listening", "address", inner.Addr().String(), "tls", s.o.TLS.On())
 	group := supervise.NewNamedGroup(context.WithoutCancel(ctx), "otlp")

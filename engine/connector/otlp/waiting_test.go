@@ -67,6 +67,27 @@ func TestWaitingRequests(t *testing.T) {
 	}
 }
 
+// TestStop checks that a request that waits for its delivery is answered when the source stops.
+func TestStop(t *testing.T) {
+	s := run(t, "", true)
+	client := s.client(t)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.Export(within(t), request("one"))
+		answered <- err
+	}()
+	waitFor(t, "the sink has the record", func() bool {
+		bytes, _ := s.server.Unread()
+		return bytes == 0 && s.server.Held() > 0 && s.server.Held() < 4<<20
+	})
+	s.stop()
+	err := <-answered
+	if status.Code(err) != codes.Unavailable || retryInfo(err) == 0 ||
+		!strings.Contains(err.Error(), "the outcome is unknown") {
+		t.Errorf("answered %v, want Unavailable with RetryInfo", err)
+	}
+}
+
 // TestNoMessage checks the status of a call that ends without a message.
 func TestNoMessage(t *testing.T) {
 	s := run(t, "", false)
