@@ -77,8 +77,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errCut replaces io.ErrUnexpectedEOF, which net/http returns if the connection ends within the
-// body. A zstd decoder would treat io.ErrUnexpectedEOF between two frames as the end of the body.
+// errCut means that the connection has ended within the body. In this case, net/http returns
+// io.ErrUnexpectedEOF. A zstd decoder would treat that error as the end of the body if it comes
+// between two frames.
 var errCut = errors.New("the connection ended")
 
 // initial returns the number of bytes to reserve before the body is read.

@@ -149,8 +149,8 @@ func TestMalformedAtDeadline(t *testing.T) {
 	}
 }
 
-// TestCutBody checks that a body is refused with status 400 if the connection ends within it, even
-// if the connection ends between two frames of zstd or two members of gzip.
+// TestCutBody checks that a body is refused with status 400 if the connection ends within it. The
+// connection may end between two frames of zstd, or between two members of gzip.
 func TestCutBody(t *testing.T) {
 	z, err := zstd.NewWriter(nil)
 	if err != nil {

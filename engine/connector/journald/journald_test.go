@@ -32,8 +32,9 @@ func TestMain(m *testing.M) {
 
 // fakeJournalctl imitates journalctl. It prints the line of the file journal that has the cursor in
 // args, and the lines after it. With --lines=1, it prints the last line. With --follow, it waits
-// for new lines, and prints only those of the current boot. It ends with status 1 after an entry with the MESSAGE "die", unless this entry has
-// the cursor. Without --follow, it also ends before an entry that contains the constant unreadable.
+// for new lines, and prints only those of the current boot. It ends with status 1 after an entry
+// with the MESSAGE "die", unless this entry has the cursor. Without --follow, it also ends before
+// an entry that contains the constant unreadable.
 func fakeJournalctl(journal string, args []string) int {
 	cursor, follow := "", slices.Contains(args, "--follow")
 	for _, arg := range args {

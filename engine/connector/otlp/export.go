@@ -24,14 +24,14 @@ import (
 
 // service describes LogsService. For clients, Export is a unary call. The server declares it as a
 // stream, because the handler of a stream runs before the message is read, and can reserve memory
-// for the message. Requests end when the context of the source (running) ends.
-func (s *Server) service(running context.Context) *grpc.ServiceDesc {
+// for the message.
+func (s *Server) service() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "opentelemetry.proto.collector.logs.v1.LogsService",
 		Metadata:    "opentelemetry/proto/collector/logs/v1/logs_service.proto",
 		Streams: []grpc.StreamDesc{{
 			StreamName: "Export", ClientStreams: true,
-			Handler: func(_ any, call grpc.ServerStream) error { return s.export(running, call) },
+			Handler: func(_ any, call grpc.ServerStream) error { return s.export(call) },
 		}},
 	}
 }
@@ -67,15 +67,12 @@ func end(call grpc.ServerStream) context.CancelCauseFunc {
 	return call.Context().Value(endKey{}).(context.CancelCauseFunc)
 }
 
-var (
-	errSlow    = errors.New("the message came too slowly")
-	errStopped = errors.New("the source has stopped")
-)
+var errSlow = errors.New("the message came too slowly")
 
 // export handles one request. It reads the message, and responds when all routes have settled the
 // records (delivered, dead-lettered or dropped them) or, with ack: buffered, when they are on disk.
-// If the source stops earlier, which ends running, the client gets the status of a deadline.
-func (s *Server) export(running context.Context, call grpc.ServerStream) error {
+// If the source stops earlier, the client gets the same answer as at the deadline.
+func (s *Server) export(call grpc.ServerStream) error {
 	s.host.Count("requests", 1)
 	if !s.authorized(call.Context()) {
 		return status.Error(codes.Unauthenticated,
@@ -83,8 +80,8 @@ func (s *Server) export(running context.Context, call grpc.ServerStream) error {
 	}
 	ctx, cancel := s.WithDeadline(call.Context())
 	defer cancel()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer context.AfterFunc(running, func() { stop(errStopped) })()
+	ctx, done := s.running.begin(ctx)
+	defer done()
 	room, err := s.Admit(ctx, int64(s.o.MaxMessage)) // for a message of maximum size
 	if err != nil {
 		return s.busy(codes.ResourceExhausted, err)

@@ -40,10 +40,11 @@ func Source() stream.Component {
 // Server is the source otlp.
 type Server struct {
 	*push.Server
-	o     Options
-	host  stream.Host
-	reads *readLimit
-	bound chan net.Addr // buffer of 1
+	o       Options
+	host    stream.Host
+	reads   *readLimit
+	running runningRequests
+	bound   chan net.Addr // buffer of 1
 }
 
 // New returns a source. Its port is not open yet.
@@ -103,7 +104,7 @@ func (s *Server) serve(ctx context.Context) error {
 		options = append(options, grpc.Creds(credentials.NewTLS(config)))
 	}
 	server := grpc.NewServer(options...)
-	server.RegisterService(s.service(ctx), nil)
+	server.RegisterService(s.service(), nil)
 	s.bound <- inner.Addr()
 	s.host.Log().Info("listening", "address", inner.Addr().String(), "tls", s.o.TLS.On())
 	group := supervise.NewNamedGroup(context.WithoutCancel(ctx), "otlp")
@@ -113,6 +114,7 @@ func (s *Server) serve(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-served:
 		}
+		s.running.end()
 		stop(group, server)
 		return nil
 	})
