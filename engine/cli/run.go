@@ -23,7 +23,7 @@ const progressEvery = 5 * time.Second
 
 // errStoppedAtOnce is the cause of a run that two signals ended.
 var errStoppedAtOnce = errors.New("stopped at once by a second signal; in-flight batches will " +
-	"be delivered again at the next start")
+	"be delivered again at the next start, if their source can read them again")
 
 type runFlags struct {
 	once, json, watch   bool

@@ -71,8 +71,16 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	_ = b.conn.SetReadDeadline(end) // both protocols support it
 	n, err := b.r.Body.Read(p)
 	b.received += int64(n)
+	if err == io.ErrUnexpectedEOF {
+		err = errCut
+	}
 	return n, err
 }
+
+// errCut means that the connection has ended within the body. In this case, net/http returns
+// io.ErrUnexpectedEOF. A zstd decoder would treat that error as the end of the body if it comes
+// between two frames.
+var errCut = errors.New("the connection ended")
 
 // initial returns the number of bytes to reserve before the body is read.
 func (b *bodyReader) initial() int64 {
@@ -178,7 +186,7 @@ func (b *bodyReader) failed(err error) error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return failure(408, "the body came too slowly: %d bytes in %v", b.received,
 			time.Since(b.begun).Round(time.Second))
-	case b.r.Context().Err() != nil, errors.Is(err, io.ErrUnexpectedEOF) && b.encoding() == "":
+	case b.r.Context().Err() != nil, errors.Is(err, errCut):
 		return failure(400, "the body ended early, after %d bytes: %w", b.received, err)
 	}
 	return failure(400, "the body cannot be decompressed as %s: %w, after %d bytes of it",
@@ -219,7 +227,8 @@ func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func
 		}
 		return z, z.Close, nil
 	default:
-		return nil, nil, failure(415, "Content-Encoding %.40q is not supported; send gzip, zstd or none", encoding)
+		return nil, nil, failure(415, "Content-Encoding %.40q is not supported; send gzip, zstd, "+
+			"snappy or none", encoding)
 	}
 }
 

@@ -10,9 +10,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
@@ -143,6 +146,36 @@ func TestMalformedAtDeadline(t *testing.T) {
 	_, _, _, err = s.receive(ctx, httptest.NewRecorder(), r)
 	if e, ok := errors.AsType[*statusError](err); !ok || e.status != nethttp.StatusBadRequest {
 		t.Errorf("%v, want status 400", err)
+	}
+}
+
+// TestCutBody checks that a body is refused with status 400 if the connection ends within it. The
+// connection may end between two frames of zstd, or between two members of gzip.
+func TestCutBody(t *testing.T) {
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zipped bytes.Buffer
+	g := gzip.NewWriter(&zipped)
+	if _, err := g.Write([]byte("a\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for encoding, body := range map[string][]byte{
+		"identity": []byte("a\n"), "zstd": z.EncodeAll([]byte("a\n"), nil), "gzip": zipped.Bytes(),
+		"snappy": snappy.Encode(nil, []byte("a\n")),
+	} {
+		b, _ := newBody(t, nil, encoding)
+		cut := iotest.ErrReader(io.ErrUnexpectedEOF)
+		b.r.Body.(*connection).body = io.MultiReader(bytes.NewReader(body), cut)
+		got, err := b.read(t.Context())
+		if e, ok := errors.AsType[*statusError](err); !ok || e.status != 400 ||
+			!strings.Contains(err.Error(), "ended early") {
+			t.Errorf("%s: read %q, %v; want status 400", encoding, got, err)
+		}
 	}
 }
 

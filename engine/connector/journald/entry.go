@@ -55,7 +55,7 @@ var codes = []struct {
 // entry is one entry of the journal.
 type entry struct {
 	at     stream.Position // position after the entry
-	record []byte          // a JSON object on one line
+	record []byte          // a JSON object on one line; nil if only the position is needed
 }
 
 // parse parses a line of `journalctl -o json`. before is the position of the preceding entry. The

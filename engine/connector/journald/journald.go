@@ -118,7 +118,11 @@ type reader struct {
 // Usually, read runs journalctl twice. Since systemd 250, journalctl with --follow prints only
 // entries of the current boot, and then waits for new ones. So the first run, without --follow,
 // prints the entries that exist, also those of earlier boots. The second run has --follow. A finite
-// run of the route needs only the first, and a start at the end of the journal only the second.
+// run of the route needs only the first.
+//
+// With `start: latest` and without a stored position, an additional run comes first. It prints the
+// last entry of the journal. The position of this entry is stored, but the entry is not delivered.
+// So if the route fails before it has settled any entry, its next run resumes at this position.
 //
 // If the first run fails after new entries, read returns the error, and the route's next run
 // resumes after these entries. If journalctl exits with an error status before any new entry, it
@@ -126,6 +130,12 @@ type reader struct {
 // the possible loss is reported.
 func (r *reader) read(ctx context.Context, at *stream.Position) error {
 	var missed error
+	if r.j.o.startsAtEnd(at.Key) {
+		err := r.run(ctx, at, false, nil)
+		if exit, ok := errors.AsType[*child.ExitError](err); err != nil && (!ok || exit.Code <= 0) {
+			return err
+		}
+	}
 	if r.once || !r.j.o.startsAtEnd(at.Key) {
 		before := *at
 		err := r.run(ctx, at, false, nil)
@@ -136,9 +146,15 @@ func (r *reader) read(ctx context.Context, at *stream.Position) error {
 		}
 		missed = err
 	}
+	before := *at
 	err := r.run(ctx, at, true, missed)
-	if err == nil {
+	exit, failed := errors.AsType[*child.ExitError](err)
+	switch {
+	case err == nil:
 		err = fmt.Errorf("%s: %w", r.j.o.Command[0], child.ErrEnded)
+	case failed && exit.Code > 0 && *at == before:
+		err = fmt.Errorf("no further entry was printed; if `journalctl --verify` reports a "+
+			"damaged file, move it out of the journal: %w", err)
 	}
 	return err
 }
@@ -150,6 +166,7 @@ func (r *reader) read(ctx context.Context, at *stream.Position) error {
 // reason as in the earlier run, and run returns only the new error.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool, missed error) error {
 	o := &r.j.o
+	last := !follow && o.startsAtEnd(at.Key) // journalctl prints only the last entry
 	spec := child.Spec{
 		Command:   slices.Concat(o.Command, o.arguments(at.Key, follow)),
 		Env:       o.Env,
@@ -178,9 +195,13 @@ func (r *reader) run(ctx context.Context, at *stream.Position, follow bool, miss
 				e, reason = parse(line, *at)
 			}
 			if reason != nil {
-				skipped++
-				r.skip(at.Key, skipped, reason)
+				if skipped++; !last {
+					r.skip(at.Key, skipped, reason)
+				}
 				continue
+			}
+			if last {
+				e.record = nil // only its position is needed
 			}
 			if missed != nil {
 				r.j.host.Fault(fmt.Errorf("entries of earlier boots may be missing: %w", missed))
@@ -252,8 +273,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 			if full := r.take(b, &r.pending[used]); full {
 				return finish()
 			}
-			if used++; b.Full() {
-				return finish()
+			onlyPosition := r.pending[used].record == nil
+			if used++; onlyPosition || b.Full() {
+				return finish() // a position is stored at once, before any entry is delivered
 			}
 		}
 		if len(b.Spans) > 0 && timeout == nil && !r.once {
@@ -307,12 +329,13 @@ func (r *reader) take(b *stream.Batch, e *entry) (full bool) {
 	if len(b.Spans) == 0 {
 		b.Spans = append(b.Spans, stream.Span{Part: &r.j.part, Range: stream.Range{From: r.at}})
 	}
-	start := len(b.Data)
-	b.Data = append(append(b.Data, e.record...), '\n')
-	b.Records = append(b.Records, stream.Record{
-		Off: uint32(start), Len: uint32(len(e.record)), Origin: e.at,
-	})
-	b.Origins++
+	if start := len(b.Data); e.record != nil {
+		b.Data = append(append(b.Data, e.record...), '\n')
+		b.Records = append(b.Records, stream.Record{
+			Off: uint32(start), Len: uint32(len(e.record)), Origin: e.at,
+		})
+		b.Origins++
+	}
 	span := &b.Spans[0]
 	span.To, span.Bytes = e.at, len(b.Data)
 	r.at = e.at

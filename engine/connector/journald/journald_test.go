@@ -2,6 +2,7 @@ package journald
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,9 +31,10 @@ func TestMain(m *testing.M) {
 }
 
 // fakeJournalctl imitates journalctl. It prints the line of the file journal that has the cursor in
-// args, and the lines after it. With --follow, it waits for new lines, and prints only those of the
-// current boot. It ends with status 1 after an entry with the MESSAGE "die", unless this entry has
-// the cursor. Without --follow, it also ends before an entry that contains the constant unreadable.
+// args, and the lines after it. With --lines=1, it prints the last line. With --follow, it waits
+// for new lines, and prints only those of the current boot. It ends with status 1 after an entry
+// with the MESSAGE "die", unless this entry has the cursor. Without --follow, it also ends before
+// an entry that contains the constant unreadable.
 func fakeJournalctl(journal string, args []string) int {
 	cursor, follow := "", slices.Contains(args, "--follow")
 	for _, arg := range args {
@@ -44,6 +46,14 @@ func fakeJournalctl(journal string, args []string) int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 3
+	}
+	if slices.Contains(args, "--lines=1") {
+		text, err := io.ReadAll(f)
+		if err != nil {
+			return 3
+		}
+		fmt.Print(string(text[bytes.LastIndexByte(bytes.TrimSpace(text), '\n')+1:]))
+		return 0
 	}
 	in := bufio.NewReader(f)
 	passed, rest := cursor == "", ""
@@ -188,6 +198,44 @@ func open(t *testing.T, j *Journal, mark stream.Mark) stream.Reader {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// TestLatest checks that a route with `start: latest` skips the entries that exist at its first
+// start, and that it stores their end as its position. So if the route fails before it has settled
+// an entry, its next run reads the entries after this position.
+func TestLatest(t *testing.T) {
+	path, _ := journalOf(t, 3)
+	o := options(t, path)
+	o.Start = Latest
+	j, err := New(o, streamtest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := open(t, j, stream.Mark{})
+	b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 100})
+	if err := first.Read(t.Context(), b); err != nil || len(b.Spans) != 1 || b.Origins != 0 {
+		t.Fatalf("read %d records and %d spans, %v; want a span without records", b.Origins,
+			len(b.Spans), err)
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.WriteString(f, line(10, 5_000_000, "new")); err != nil {
+		t.Fatal(err)
+	}
+	if got := messages(t, first, 1); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("the first reader reads %q", got)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	second := open(t, j, stream.Mark{Watermark: b.Spans[0].To})
+	defer second.Close()
+	if got := messages(t, second, 1); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("the second reader reads %q", got)
+	}
 }
 
 // TestReadCanceled checks a Read with a canceled context just after Open. The race detector must
@@ -495,6 +543,10 @@ func TestArguments(t *testing.T) {
 	o.Directory, o.Start = "", Latest
 	got = strings.Join(o.arguments("", true), " ")
 	if !strings.Contains(got, "--lines=0 --follow _UID=0") {
+		t.Error(got)
+	}
+	got = strings.Join(o.arguments("", false), " ")
+	if !strings.HasSuffix(got, " --quiet --lines=1") {
 		t.Error(got)
 	}
 }

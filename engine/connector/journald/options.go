@@ -81,7 +81,8 @@ func isPriority(text string) bool {
 
 // arguments returns the arguments with which journalctl reads the entry with this cursor and the
 // entries after it. If cursor is "", journalctl begins at the position that the option `start`
-// selects.
+// selects. With `start: latest` and without follow, it then prints only the last entry of the
+// journal, which may be one that the other options exclude.
 //
 // The option --after-cursor is not used: if the entry with the cursor no longer exists, some
 // versions of journalctl omit the entry that follows it.
@@ -89,6 +90,9 @@ func (o *Options) arguments(cursor string, follow bool) []string {
 	args := []string{"--output=json", "--all", "--no-pager", "--quiet"}
 	if o.Directory != "" {
 		args = append(args, "--directory="+o.Directory)
+	}
+	if o.startsAtEnd(cursor) && !follow {
+		return append(args, "--lines=1")
 	}
 	for _, unit := range o.Units {
 		args = append(args, "--unit="+unit)
@@ -102,7 +106,7 @@ func (o *Options) arguments(cursor string, follow bool) []string {
 	switch {
 	case cursor != "":
 		args = append(args, "--cursor="+cursor)
-	case o.Start == Latest:
+	case o.startsAtEnd(cursor):
 		args = append(args, "--lines=0")
 	}
 	if follow {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -70,6 +71,7 @@ var errSlow = errors.New("the message came too slowly")
 
 // export handles one request. It reads the message, and responds when all routes have settled the
 // records (delivered, dead-lettered or dropped them) or, with ack: buffered, when they are on disk.
+// If the source stops earlier, the client gets the same answer as at the deadline.
 func (s *Server) export(call grpc.ServerStream) error {
 	s.host.Count("requests", 1)
 	if !s.authorized(call.Context()) {
@@ -78,6 +80,8 @@ func (s *Server) export(call grpc.ServerStream) error {
 	}
 	ctx, cancel := s.WithDeadline(call.Context())
 	defer cancel()
+	ctx, done := s.running.begin(ctx)
+	defer done()
 	room, err := s.Admit(ctx, int64(s.o.MaxMessage)) // for a message of maximum size
 	if err != nil {
 		return s.busy(codes.ResourceExhausted, err)
@@ -123,6 +127,10 @@ func (s *Server) receive(call grpc.ServerStream) (message []byte, err error) {
 	if err != nil {
 		cause := context.Cause(call.Context())
 		s.host.Log().Debug("request not read", "error", errors.Join(err, cause))
+	}
+	if errors.Is(err, io.EOF) {
+		err = status.Error(codes.InvalidArgument, "the request has no message; send an "+
+			"ExportLogsServiceRequest")
 	}
 	s.host.Count("bytes_received", int64(len(message)))
 	return message, err

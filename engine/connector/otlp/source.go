@@ -40,10 +40,11 @@ func Source() stream.Component {
 // Server is the source otlp.
 type Server struct {
 	*push.Server
-	o     Options
-	host  stream.Host
-	reads *readLimit
-	bound chan net.Addr // buffer of 1
+	o       Options
+	host    stream.Host
+	reads   *readLimit
+	running runningRequests
+	bound   chan net.Addr // buffer of 1
 }
 
 // New returns a source. Its port is not open yet.
@@ -75,6 +76,11 @@ const (
 	handshakeTime = 10 * time.Second
 	// ioBuffer is the size of each of the two buffers of a connection.
 	ioBuffer = 8 << 10
+	// The HTTP/2 windows: the bytes that a client may send before the source reads them, for one
+	// request and for a connection. A request that waits for memory holds at most streamWindow
+	// bytes. The windows are static, because gRPC otherwise enlarges them up to 16 MiB.
+	streamWindow = 128 << 10
+	connWindow   = 1 << 20
 	// minPing is the minimum time between two keepalive pings of a client.
 	minPing = 10 * time.Second
 	// closeGrace bounds the time for the last responses after the source has stopped.
@@ -108,6 +114,7 @@ func (s *Server) serve(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-served:
 		}
+		s.running.end()
 		stop(group, server)
 		return nil
 	})
@@ -143,6 +150,7 @@ func (s *Server) serverOptions() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(int(s.o.MaxMessage)), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(handshakeTime),
 		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: s.o.IdleTime}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: minPing, PermitWithoutStream: true,

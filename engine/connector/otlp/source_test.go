@@ -45,6 +45,7 @@ type service struct {
 	server  *otlp.Server
 	address string
 	ended   chan error
+	stop    func()        // ends the run without a drain
 	open    chan struct{} // the sink delivers after it is closed
 
 	mu  sync.Mutex // guards the field below
@@ -88,6 +89,7 @@ pipelines:
 		s.ended <- s.e.Run(ctx)
 		close(stopped)
 	}()
+	s.stop = cancel
 	t.Cleanup(func() { cancel(); <-stopped })
 	select {
 	case addr := <-s.server.Bound():

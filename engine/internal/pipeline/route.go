@@ -267,13 +267,14 @@ func (r *route) awaitSettled(ctx context.Context, lost outageDetector,
 		case <-ctx.Done():
 			return nil
 		case <-bound.C:
-			const late = "draining took longer than %v; what was in flight will be delivered again at the next start"
+			const late = "draining took longer than %v; what was in flight will be delivered again " +
+				"at the next start, if the source can read it again"
 			r.host.stop(cause(fmt.Errorf(late, r.cfg.Drain)))
 			return nil
 		case <-tick.C:
 			if lost.reached(r) {
 				const unable = "no worker can deliver, so draining ended; what waits will be " +
-					"delivered at the next start: %s"
+					"delivered at the next start, if the source can read it again: %s"
 				r.host.stop(cause(fmt.Errorf(unable, r.trouble())))
 				return nil
 			}

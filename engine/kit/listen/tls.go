@@ -70,8 +70,9 @@ type certificates struct {
 
 	mu     sync.Mutex // guards the fields below
 	config *tls.Config
-	stamps []stamp
-	looked time.Time
+	stamps []stamp   // of the files of config
+	failed string    // error of the last attempt to load the files; "" after a success
+	looked time.Time // time of the last check of the files
 }
 
 // stamp identifies a version of a file.
@@ -121,13 +122,17 @@ func (c *certificates) current() *tls.Config {
 	if slices.Equal(stamps, c.stamps) {
 		return c.config
 	}
-	c.stamps = stamps
 	config, err := c.files.load()
 	if err != nil {
-		c.log.Warn("changed certificates are invalid; the old ones remain in use", "error", err)
+		// The next check loads the files again, because an error such as a missing permission may
+		// end without another change of the files.
+		if err.Error() != c.failed {
+			c.log.Warn("changed certificates are invalid; the old ones remain in use", "error", err)
+		}
+		c.failed = err.Error()
 		return c.config
 	}
 	config.NextProtos = c.protocols
-	c.config = config
+	c.config, c.stamps, c.failed = config, stamps, ""
 	return config
 }
