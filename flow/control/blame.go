@@ -65,7 +65,8 @@ const (
 	maxStreak     = 256
 	streakErrors  = 2.0 // standard errors added to the share of failing attempts
 
-	ownFault   = 3    // a lane's own chance counts above this multiple of the chance of all lanes
+	// multiple of the failure rate of all lanes from which a lane fails much more often than they do
+	ownFault   = 3
 	laneMemory = 0.99 // decay of a lane's deliveries, per delivery
 )
 
@@ -110,14 +111,9 @@ func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.
 func (b *blame) failing() float64 { return max((b.first-b.atOnce)/(b.first+1), b.hangs.share()) }
 
 // fault returns the probability that an item with the given number of failures is bad. The
-// parameter share is the share of bad data. The parameter atLane is the share of good data that
-// fails at the lane of the last failure. If that lane fails good data much more often than other
-// lanes do, the failure is weaker evidence.
-func (b *blame) fault(failures int, share, atLane float64) float64 {
+// parameter share is the share of bad data.
+func (b *blame) fault(failures int, share float64) float64 {
 	odds := b.odds(failures, share)
-	if p := b.chance(); failures > 0 && atLane > ownFault*p {
-		odds *= p / atLane
-	}
 	return odds / (1 + odds)
 }
 
@@ -268,7 +264,7 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	if evident {
 		before--
 	}
-	weight := 1 - ev.blame.fault(before, share, d.chance())
+	weight := 1 - ev.blame.fault(before, share)
 	switch {
 	case before == 0 && (a.item.number == 1 || !a.lane.est.known ||
 		ev.blame.failing() < minFailingShare):
@@ -276,7 +272,7 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	case before == 0:
 		weight = repeatWeight
 	}
-	data := ev.blame.fault(before+1, share, d.chance())
+	data := ev.blame.fault(before+1, share)
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 

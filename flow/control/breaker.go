@@ -138,17 +138,11 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 	l.throttle.accepted(bs.now)
 	bs.schedule.chance *= 1 - 1/chanceMemory
 	// A delivery ends the streak if its attempt was sent after the streak's first failure. Earlier
-	// attempts show nothing new, since failures return sooner than deliveries. If this lane fails
-	// more than others, the attempt must have been sent after the last failure.
-	if b.streak > 0 || b.shut() {
-		since := b.began
-		if l.failures.chance() > ownFault*bs.lanes.blame.chance() {
-			since = b.failed
-		}
-		if a.sent >= since {
-			bs.schedule.chance++
-			b.streak = 0
-		}
+	// attempts show nothing new. It need not have been sent after the last failure, since failures
+	// return sooner than deliveries.
+	if (b.streak > 0 || b.shut()) && a.sent >= b.began {
+		bs.schedule.chance++
+		b.streak = 0
 	}
 	l.failureRate -= failureWeight * l.failureRate
 	if l.failureRate < 1e-3 {

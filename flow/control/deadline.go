@@ -145,14 +145,9 @@ func (t *attempts) rto(l *lane) time.Duration {
 
 // timeoutOf returns the timeout of attempt a, which was just sent. During a start-up, the window
 // may exceed the worker's capacity. So the timeout is longer, to allow for items that wait at the
-// worker. If attempts have hung recently, the measured round trips may be few and old. If the
-// worker's queue is shorter now than it was then, the timeout is reduced in proportion.
+// worker.
 func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
-	least := t.minRTO()
-	d := l.est.rto(a.cost, least)
-	if l.hanging.isRecent() && l.est.shift == 0 {
-		d = max(min(d, least), time.Duration(float64(d)*l.est.relativeRoundTrip(a.ahead)))
-	}
+	d := l.est.rto(a.cost, t.minRTO())
 	if l.win.cached.starting {
 		d = min(startupTimeoutFactor*d, max(d, maxRTO))
 	}

@@ -165,17 +165,6 @@ func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	return min(d<<min(e.shift, maxShift), maxRTO)
 }
 
-// relativeRoundTrip returns the expected round trip with the given cost in flight (ahead), divided
-// by the smoothed round trip. The result is at most 1, and it is 1 if the rate is unknown.
-func (e *estimator) relativeRoundTrip(ahead float64) float64 {
-	usual := e.expected(e.mean) * e.srtt
-	rate := e.rate()
-	if rate == 0 || usual == 0 {
-		return 1
-	}
-	return min(1, (e.service+ahead/rate)/usual)
-}
-
 // double doubles the timeout, because an attempt that was sent at the given time has become
 // overdue. If the timeout is doubled already, only attempts sent after the last doubling count.
 func (e *estimator) double(now, sent time.Duration) {

@@ -17,12 +17,12 @@ import (
 // that twelve lanes queue twelve times as many. No lane can measure its drained round trip, because
 // the others do not drain.
 //
-// The group detects sharing by an experiment, not by correlation, which a common load causes, too.
-// Half of the lanes pause for a few round trips, then the other half. For independent lanes, the
-// round trips of the active lanes do not change. For lanes that share, they fall with the total in
-// flight. The measure is the elasticity: the change of the logarithm of the round trips, divided by
-// the change of the logarithm of the amount in flight. It is 0 for independent lanes and 1 for one
-// queue.
+// The group detects sharing by an experiment. A correlation of the round trips would not be enough,
+// because a common change of load causes it, too. In an experiment, half of the lanes pause for a
+// few round trips, then the other half. For independent lanes, the round trips of the active lanes
+// do not change. For lanes that share, they fall with the total in flight. The measure is the
+// elasticity: the change of the logarithm of the round trips, divided by the change of the
+// logarithm of the amount in flight. It is 0 for independent lanes and 1 for one queue.
 //
 // An existing group is tested in the same way. With half of the lanes, each of them has twice as
 // much in flight and the sum does not change. If round trips rise nevertheless, the lanes
@@ -41,8 +41,6 @@ type group struct {
 	full  float64
 	since time.Duration // attempts sent earlier do not count for win
 
-	correlation correlation
-
 	phase          phase
 	nextAt         time.Duration // when the next experiment may begin
 	interval       time.Duration // last interval between experiments, which doubles
@@ -56,6 +54,12 @@ type group struct {
 	notFull        int           // samples of the experiment taken when not every lane was full
 	change         change        // of the consecutive experiments with the same result
 	agreed         int           // number of these experiments
+}
+
+// laneGroupState is a lane's state in the experiments of its group.
+type laneGroupState struct {
+	paused bool           // paused by an experiment
+	seen   [2]observation // while all lanes were active, and while half of them were
 }
 
 // phase is a phase of an experiment.
@@ -175,8 +179,7 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	switch {
 	case g.phase != noPhase:
 		g.compareIn(a, rtt, full)
-	case full && g.observeCorrelation(a.lane, rtt) != (g.win != nil) &&
-		g.now >= g.nextAt:
+	case full && g.now >= g.nextAt:
 		g.beginExperiment()
 	}
 }

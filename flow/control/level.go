@@ -18,8 +18,10 @@ import (
 //
 // Now and then, one attempt beyond the level is sent as a trial. If nothing was delivered there
 // yet, the first trial comes after a few round trips, because bad data may have caused the
-// refusals. If a trial is refused, the next one waits twice as long. If it is delivered, the level
-// rises, by steps that double, until the window is the tighter limit and the level is dropped.
+// refusals. If a trial is refused, the next one waits twice as long. But if random failures are
+// frequent, one refused trial shows little: further trials follow at once, until a series of
+// refused ones is hardly random. If a trial is delivered, the level rises, by steps that double,
+// until the window is the tighter limit and the level is dropped.
 type level struct {
 	recent [levelRecent]outcomeAt
 	n      uint
@@ -37,6 +39,7 @@ type level struct {
 	wait   time.Duration // from since until the next trial
 	step   int
 	trial  *attempt
+	denied int // trials in a row that were refused, until they confirm the level
 }
 
 type outcomeAt struct {
@@ -64,6 +67,9 @@ const (
 	maxLevelWait = 5 * time.Minute
 	// round trips until the first trial of a level at which nothing was delivered
 	untestedRounds = 4
+	// refused trials confirm the level if random failures refuse so many in a row with at most this
+	// probability
+	trialDoubt = 0.05
 )
 
 // logRefuses is the counterpart of [refusedBeyond] for a delivery. It is negative, because a
@@ -75,6 +81,7 @@ func (v *level) taken(now time.Duration, a *attempt) {
 	v.add(a, true)
 	v.score = max(0, v.score+logRefuses)
 	if v.trial == a {
+		v.denied = 0
 		v.step = max(1, 2*v.step)
 		v.from += v.step
 		v.since = now - v.wait // the next trial follows at once
@@ -100,6 +107,10 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 	at := int(a.level)
 	switch {
 	case v.trial == a:
+		if v.denied++; math.Pow(v.byChance(), float64(v.denied)) > trialDoubt {
+			v.since = now - v.wait // the next trial follows at once
+			return true, false
+		}
 		v.trialRefused(now, a, rtt)
 		return true, false
 	case v.from > 0 && at >= v.from:
@@ -141,6 +152,7 @@ func (v *level) trialRefused(now time.Duration, a *attempt, rtt time.Duration) {
 		v.step, v.wait = 0, 0
 	}
 	v.from = min(v.from, int(a.level))
+	v.denied = 0
 	v.beyond++
 	v.since, v.wait = now, min(max(2*v.wait, untestedRounds*rtt), maxLevelWait)
 }
@@ -148,6 +160,7 @@ func (v *level) trialRefused(now time.Duration, a *attempt, rtt time.Duration) {
 // assume sets the level. The first trial comes after the given time.
 func (v *level) assume(now time.Duration, from int, wait time.Duration) {
 	v.from, v.since, v.wait, v.step, v.low, v.score = from, now, wait, 0, 0, 0
+	v.denied = 0
 }
 
 func (v *level) add(a *attempt, taken bool) {

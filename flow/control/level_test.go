@@ -115,6 +115,42 @@ func TestLevelIsTriedRarely(t *testing.T) {
 	}
 }
 
+// TestRandomlyRefusedTrials checks a level while 30 % of all attempts fail at random. Two refused
+// trials in a row are then no evidence for the level, so the next trial follows at once. The third
+// one doubles the wait. A delivered trial starts the count over.
+func TestRandomlyRefusedTrials(t *testing.T) {
+	const now, wait = levelWait, levelWait
+	v := level{from: 6, wait: wait, chance: 0.3, answers: levelMany}
+	try := func(refused bool) {
+		a := &attempt{level: v.from}
+		v.started(a)
+		if refused {
+			v.refused(now, a, time.Millisecond)
+		} else {
+			v.taken(now, a)
+		}
+		v.trial = nil
+	}
+	for _, delivered := range []bool{false, true} {
+		if delivered {
+			try(true)
+			try(true)
+			try(false)
+			v.from, v.step, v.wait = 6, 0, wait
+		}
+		for n := range 2 {
+			if try(true); v.wait != wait || v.room(now, 5, 1) != 1 {
+				t.Fatalf("after %d refused trials the next one waits %v, want it at once", n+1,
+					v.since+v.wait-now)
+			}
+		}
+		if try(true); v.wait != 2*wait || v.room(now, 5, 1) != 0 || v.from != 6 {
+			t.Fatalf("after three refused trials the next one waits %v at level %d, want %v at 6",
+				v.since+v.wait-now, v.from, 2*wait)
+		}
+	}
+}
+
 // TestLevelOfAWidenedWindow checks a level (the number in flight from which the worker refuses)
 // while the window is widened to make up for attempts that hang. All attempts for which the level
 // has room must count as below the level, and the next attempt as a trial.
