@@ -223,7 +223,7 @@ func (g *group) beginExperiment() {
 			ready++
 		}
 	}
-	if g.lanes.global.active || ready < 2 || 2*ready < len(g.lanes.up) {
+	if g.drain.on || g.lanes.global.active || ready < 2 || 2*ready < len(g.lanes.up) {
 		return
 	}
 	for _, l := range g.lanes.up {
@@ -330,21 +330,20 @@ func (g *group) compare() {
 }
 
 // endExperiment ends the experiment. If more is true, the result contradicts the present state (a
-// group, or none), and another experiment follows. After groupTimes such results in a row, the
+// group, or none), and another experiment follows. Otherwise the next one follows much later, also
+// if there was no result: no lane can measure its drained round trip during an experiment. After groupTimes such results in a row, the
 // state changes if the elasticity, computed over all of these experiments, is at least groupShared.
 func (g *group) endExperiment(more bool) {
 	paused := g.phase > wholePhase
 	took := g.now - g.began
 	g.phase, g.lanes.timer.dirty = noPhase, true
-	if !paused { // the experiment has no result, and has cost nothing
-		g.nextAt = g.now + g.jitter(groupRetry, 0.75, 1.25)
-		return
+	if paused {
+		for _, l := range g.lanes.up {
+			l.groupState.paused = false
+			l.win.discard(g.now)
+		}
+		g.lanes.refreshAll()
 	}
-	for _, l := range g.lanes.up {
-		l.groupState.paused = false
-		l.win.discard(g.now)
-	}
-	g.lanes.refreshAll()
 	e, _ := g.change.elasticity()
 	if !more || g.agreed >= groupTimes && e < groupShared {
 		g.agreed, g.change = 0, change{}

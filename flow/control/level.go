@@ -102,13 +102,14 @@ func (v *level) drop() { v.from, v.step, v.trial = 0, 0, nil }
 // which the worker refuses) explains the refusal. The result lower reports whether this refusal has
 // set that level.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
-	speaks := refusedBeyond(v.byChance()) // chance before this answer
+	chance := v.byChance() // before this answer
+	speaks := refusedBeyond(chance)
 	v.add(a, false)
 	at := int(a.level)
 	switch {
 	case v.trial == a:
-		if v.denied++; math.Pow(v.byChance(), float64(v.denied)) > trialDoubt {
-			v.since = now - v.wait // the next trial follows at once
+		if v.denied++; math.Pow(chance, float64(v.denied)) > trialDoubt {
+			v.since = max(v.since, now-v.wait+rtt) // the next trial follows after a round trip
 			return true, false
 		}
 		v.trialRefused(now, a, rtt)
@@ -148,12 +149,12 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 
 // trialRefused notes that the trial was refused.
 func (v *level) trialRefused(now time.Duration, a *attempt, rtt time.Duration) {
-	if v.step > 0 { // the level had risen since the last refused trial
+	if v.step > 0 { // the level had risen since refused trials last confirmed it
 		v.step, v.wait = 0, 0
 	}
 	v.from = min(v.from, int(a.level))
+	v.beyond += float64(max(1, v.denied))
 	v.denied = 0
-	v.beyond++
 	v.since, v.wait = now, min(max(2*v.wait, untestedRounds*rtt), maxLevelWait)
 }
 

@@ -116,16 +116,16 @@ func TestLevelIsTriedRarely(t *testing.T) {
 }
 
 // TestRandomlyRefusedTrials checks a level while 30 % of all attempts fail at random. Two refused
-// trials in a row are then no evidence for the level, so the next trial follows at once. The third
-// one doubles the wait. A delivered trial starts the count over.
+// trials in a row are then no evidence for the level, so the next trial follows after a round trip.
+// The third one doubles the wait. A delivered trial starts the count over.
 func TestRandomlyRefusedTrials(t *testing.T) {
-	const now, wait = levelWait, levelWait
+	const now, wait, rtt = levelWait, levelWait, time.Millisecond
 	v := level{from: 6, wait: wait, chance: 0.3, answers: levelMany}
 	try := func(refused bool) {
 		a := &attempt{level: v.from}
 		v.started(a)
 		if refused {
-			v.refused(now, a, time.Millisecond)
+			v.refused(now, a, rtt)
 		} else {
 			v.taken(now, a)
 		}
@@ -139,15 +139,22 @@ func TestRandomlyRefusedTrials(t *testing.T) {
 			v.from, v.step, v.wait = 6, 0, wait
 		}
 		for n := range 2 {
-			if try(true); v.wait != wait || v.room(now, 5, 1) != 1 {
-				t.Fatalf("after %d refused trials the next one waits %v, want it at once", n+1,
-					v.since+v.wait-now)
+			if try(true); v.wait != wait || v.room(now, 5, 1) != 0 || v.room(now+rtt, 5, 1) != 1 {
+				t.Fatalf("after %d refused trials the next one waits %v, want %v", n+1,
+					v.since+v.wait-now, rtt)
 			}
 		}
-		if try(true); v.wait != 2*wait || v.room(now, 5, 1) != 0 || v.from != 6 {
+		if try(true); v.wait != 2*wait || v.room(now+rtt, 5, 1) != 0 || v.from != 6 {
 			t.Fatalf("after three refused trials the next one waits %v at level %d, want %v at 6",
 				v.since+v.wait-now, v.from, 2*wait)
 		}
+	}
+	a := &attempt{level: v.from}
+	v.trial = a
+	v.assume(now, 4, wait)
+	v.refused(now, a, rtt)
+	if v.trial = nil; v.room(now+rtt, 3, 1) != 0 {
+		t.Error("a refused trial of an earlier level ends the wait of a new one")
 	}
 }
 
