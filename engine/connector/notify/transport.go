@@ -84,7 +84,7 @@ func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 		return fail(err)
 	}
 	r, err := s.exchange(ctx, req)
-	if errors.Is(err, errStopping) {
+	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 		out.event, out.entry.Detail = parked.Abort, errStopping.Error()
 		return out
 	}
@@ -105,14 +105,10 @@ func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 	return out
 }
 
-// exchange sends a request, and reads the response and its body up to maxResponse bytes. It returns
-// errStopping if the attempt was stopped because penstock stops.
+// exchange sends a request, and reads the response and its body up to maxResponse bytes.
 func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, error) {
 	res, err := s.transport.RoundTrip(req)
 	if err != nil {
-		if errors.Is(context.Cause(ctx), errStopping) {
-			return nil, errStopping
-		}
 		return nil, cause(ctx, err)
 	}
 	defer res.Body.Close()
@@ -184,17 +180,24 @@ func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Reques
 	if err != nil {
 		return nil, errors.New("the URL is malformed")
 	}
-	if req = repeatable(req); len(d.Body) == 0 {
-		req.Body = nethttp.NoBody
-	}
+	req = repeatable(req)
 	req.Header.Set("User-Agent", "penstock")
 	req.Header.Set("Content-Type", contentType(d.Body))
 	if err := setHeaders(req.Header, d.Header); err != nil {
 		return nil, err
 	}
-	req.Header.Set("Idempotency-Key", d.Key)
+	req.Header.Set(keyHeader, d.Key)
+	if len(d.Body) == 0 {
+		// net/http repeats requests without a body if they have the header in its usual form
+		req.Body = nethttp.NoBody
+		req.Header[strings.ToLower(keyHeader)] = req.Header[keyHeader]
+		req.Header.Del(keyHeader)
+	}
 	return req, s.o.Sign.sign(req.Header, d.Key, d.Signer, d.Body, time.Now())
 }
+
+// keyHeader is the name of the header with the business key.
+const keyHeader = "Idempotency-Key"
 
 var errNoResponse = errors.New("the receiver closed the connection without a response")
 

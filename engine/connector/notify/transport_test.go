@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 
+	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -137,6 +139,12 @@ func TestSwitchedProtocol(t *testing.T) {
 // TestBrokenConnection checks that a request is not repeated if the receiver closes a connection
 // over HTTP/1 without a response, because it may have processed the request.
 func TestBrokenConnection(t *testing.T) {
+	for _, body := range []expr.Text{"", `""`} { // the record, and no body
+		t.Run("body "+string(body), func(t *testing.T) { testBrokenConnection(t, body) })
+	}
+}
+
+func testBrokenConnection(t *testing.T, body expr.Text) {
 	t.Parallel()
 	requests := make(chan string, 10)
 	server := httptest.NewServer(nethttp.HandlerFunc(
@@ -149,7 +157,7 @@ func TestBrokenConnection(t *testing.T) {
 	))
 	defer server.Close()
 	o := overNetwork(t, server.URL)
-	o.Async, o.Accept = DefaultOptions().Async, ""
+	o.Async, o.Accept, o.Body = DefaultOptions().Async, "", body
 	f := newFixture(t, t.TempDir(), o, nil, false)
 	defer f.stop()
 	var last stream.Delivery
@@ -165,4 +173,42 @@ func TestBrokenConnection(t *testing.T) {
 	if len(requests) != 2 {
 		t.Errorf("%d requests arrived, want 2", len(requests))
 	}
+}
+
+// respondSlowly is a transport whose responses have the status 200 and bodies that end when the
+// context ends. A read then fails with the error of the context, as over HTTP/2.
+type respondSlowly struct{}
+
+func (respondSlowly) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
+	body := io.NopCloser(readerFunc(func([]byte) (int, error) {
+		<-r.Context().Done()
+		return 0, r.Context().Err()
+	}))
+	return &nethttp.Response{StatusCode: 200, Body: body}, nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// TestStopDuringBody checks that an attempt that a stop interrupts does not count, even if the
+// receiver has already sent the header of its response.
+func TestStopDuringBody(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		f := newFixture(t, dir, options(), newMerchants(refuse), false)
+		f.transport = respondSlowly{}
+		if err := f.deliver("a order-1"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the attempt reads the body
+		f.stop()
+		f = newFixture(t, dir, options(), newMerchants(refuse), false)
+		defer f.stop()
+		f.transport = respondSlowly{}
+		d, err := f.Deliveries().Delivery(t.Context(), "order-1")
+		if err != nil || d.Attempt != 1 || d.Last != nil {
+			t.Errorf("after the restart: %v, next attempt %d, last attempt %+v", err, d.Attempt,
+				d.Last)
+		}
+	})
 }
