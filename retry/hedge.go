@@ -77,8 +77,8 @@ func (e *PanicError) Unwrap() error {
 // ErrHint. The operation must tolerate running twice at the same time.
 //
 // If an attempt succeeds too late, Hedge calls discard to free its result. This call runs on the
-// attempt's goroutine, and a panic of discard counts as a panic of the attempt. If discard is nil, an io.ReadCloser and the body of an *http.Response are
-// closed, and other values are dropped.
+// attempt's goroutine, and a panic of discard counts as a panic of the attempt. If discard is nil,
+// an io.ReadCloser and the body of an *http.Response are closed, and other values are dropped.
 //
 // Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge
 // panics with a *PanicError. Without HedgeOptions.Wait, a panic after Hedge has stopped, or after

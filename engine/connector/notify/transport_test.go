@@ -175,7 +175,7 @@ func testBrokenConnection(t *testing.T, body expr.Text) {
 	}
 }
 
-// respondSlowly is a transport whose responses have the status 200 and bodies that end when the
+// respondSlowly is a transport. Each response has the status 200 and a body that ends when the
 // context ends. A read then fails with the error of the context, as over HTTP/2.
 type respondSlowly struct{}
 
