@@ -116,6 +116,9 @@ func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, e
 		// the body is the connection, and the end of ctx would not end a read of it
 		return &response{status: res.StatusCode, header: res.Header}, nil
 	}
+	// Over HTTP/2, the end of ctx does not end a read of the response's body while the request's body
+	// waits for flow control. So the end of ctx closes the response's body.
+	defer context.AfterFunc(ctx, func() { _ = res.Body.Close() })()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	if err != nil {
 		return nil, fmt.Errorf("response %d: %w", res.StatusCode, cause(ctx, err))

@@ -9,9 +9,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/stream"
@@ -81,11 +83,7 @@ func TestGoingAway(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	o := overNetwork(t, server.URL)
-	o.Async, o.Accept, o.CA = DefaultOptions().Async, "", filepath.Join(t.TempDir(), "ca.pem")
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(o.CA, ca, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	o.Async, o.Accept, o.CA = DefaultOptions().Async, "", authority(t, server)
 	f := newFixture(t, t.TempDir(), o, nil, false)
 	defer f.stop()
 	if err := f.deliver("order-1"); err != nil {
@@ -97,6 +95,47 @@ func TestGoingAway(t *testing.T) {
 	}
 	if n := <-major; n != 2 {
 		t.Errorf("the request came over HTTP/%d, want 2", n)
+	}
+}
+
+// authority writes the certificate of a server to a file, and returns the path of the file.
+func authority(t *testing.T, server *httptest.Server) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(path, ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestResponseBeforeRequest checks that an attempt ends in time if an HTTP/2 receiver sends the
+// header of its response, and then neither reads the request's body nor sends its own.
+func TestResponseBeforeRequest(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	server := httptest.NewUnstartedServer(nethttp.HandlerFunc(
+		func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			w.(nethttp.Flusher).Flush()
+			<-over
+		},
+	))
+	server.EnableHTTP2 = true
+	server.Config.HTTP2 = &nethttp.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10}
+	server.StartTLS()
+	defer server.Close()
+	o := overNetwork(t, server.URL)
+	o.Async, o.CA, o.Timeout = DefaultOptions().Async, authority(t, server), 500*time.Millisecond
+	o.IdempotencyKey = `"order-1"`
+	f := newFixture(t, t.TempDir(), o, nil, false)
+	defer f.stop()
+	defer close(over)
+	if err := f.deliver(strings.Repeat("x", 500_000)); err != nil {
+		t.Fatal(err)
+	}
+	d := awaitDelivery(t, f.Deliveries(), "order-1", wasAttempted)
+	if d.Last.Detail != "response 200: no response in time" {
+		t.Errorf("the last attempt is %+v", d.Last)
 	}
 }
 
