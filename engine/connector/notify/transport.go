@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/tlsaccess"
 	"github.com/penstock-io/penstock/rate"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
 )
 
 const (
@@ -111,15 +112,12 @@ func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, e
 	if err != nil {
 		return nil, cause(ctx, err)
 	}
-	defer res.Body.Close()
 	if res.StatusCode == nethttp.StatusSwitchingProtocols {
 		// the body is the connection, and the end of ctx would not end a read of it
+		_ = res.Body.Close()
 		return &response{status: res.StatusCode, header: res.Header}, nil
 	}
-	// Over HTTP/2, the end of ctx does not end a read of the response's body while the request's body
-	// waits for flow control. So the end of ctx closes the response's body.
-	defer context.AfterFunc(ctx, func() { _ = res.Body.Close() })()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
+	body, err := readBody(ctx, res.Body)
 	if err != nil {
 		return nil, fmt.Errorf("response %d: %w", res.StatusCode, cause(ctx, err))
 	}
@@ -129,6 +127,23 @@ func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, e
 		body[:min(len(body), maxResponse)],
 		len(body) > maxResponse,
 	}, nil
+}
+
+// readBody reads at most maxResponse+1 bytes of the body, and closes it.
+//
+// Over HTTP/2, the end of ctx does not end a read of the response's body while the request's body
+// waits for flow control. So the body is closed when ctx ends.
+func readBody(ctx context.Context, body io.ReadCloser) ([]byte, error) {
+	ctx, done := context.WithCancel(ctx)
+	closer := supervise.NewGroup(ctx)
+	closer.Go("close body", func(ctx context.Context) error {
+		<-ctx.Done()
+		return body.Close()
+	})
+	read, err := io.ReadAll(io.LimitReader(body, maxResponse+1))
+	done()
+	_ = closer.Wait() // the bytes are valid even if Close fails
+	return read, err
 }
 
 // judge sets the event that a response causes. If a receiver has started an operation that cannot
