@@ -138,7 +138,7 @@ func (s *Sink) pollRequest(ctx context.Context, d *parked.Delivery) (*nethttp.Re
 			return nil, err
 		}
 	}
-	req.Header.Set("Idempotency-Key", d.Key)
+	req.Header.Set(keyHeader, d.Key)
 	return req, nil
 }
 

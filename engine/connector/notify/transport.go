@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/tlsaccess"
 	"github.com/penstock-io/penstock/rate"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
 )
 
 const (
@@ -84,7 +85,7 @@ func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 		return fail(err)
 	}
 	r, err := s.exchange(ctx, req)
-	if errors.Is(err, errStopping) {
+	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 		out.event, out.entry.Detail = parked.Abort, errStopping.Error()
 		return out
 	}
@@ -105,22 +106,18 @@ func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 	return out
 }
 
-// exchange sends a request, and reads the response and its body up to maxResponse bytes. It returns
-// errStopping if the attempt was stopped because penstock stops.
+// exchange sends a request, and reads the response and its body up to maxResponse bytes.
 func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, error) {
 	res, err := s.transport.RoundTrip(req)
 	if err != nil {
-		if errors.Is(context.Cause(ctx), errStopping) {
-			return nil, errStopping
-		}
 		return nil, cause(ctx, err)
 	}
-	defer res.Body.Close()
 	if res.StatusCode == nethttp.StatusSwitchingProtocols {
 		// the body is the connection, and the end of ctx would not end a read of it
+		_ = res.Body.Close()
 		return &response{status: res.StatusCode, header: res.Header}, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
+	body, err := readBody(ctx, res.Body)
 	if err != nil {
 		return nil, fmt.Errorf("response %d: %w", res.StatusCode, cause(ctx, err))
 	}
@@ -130,6 +127,23 @@ func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, e
 		body[:min(len(body), maxResponse)],
 		len(body) > maxResponse,
 	}, nil
+}
+
+// readBody reads at most maxResponse+1 bytes of the body, and closes it.
+//
+// Over HTTP/2, the end of ctx does not end a read of the response's body while the request's body
+// waits for flow control. So the body is closed when ctx ends.
+func readBody(ctx context.Context, body io.ReadCloser) ([]byte, error) {
+	ctx, done := context.WithCancel(ctx)
+	closer := supervise.NewGroup(ctx)
+	closer.Go("close body", func(ctx context.Context) error {
+		<-ctx.Done()
+		return body.Close()
+	})
+	read, err := io.ReadAll(io.LimitReader(body, maxResponse+1))
+	done()
+	_ = closer.Wait() // the bytes are valid even if Close fails
+	return read, err
 }
 
 // judge sets the event that a response causes. If a receiver has started an operation that cannot
@@ -184,17 +198,24 @@ func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Reques
 	if err != nil {
 		return nil, errors.New("the URL is malformed")
 	}
-	if req = repeatable(req); len(d.Body) == 0 {
-		req.Body = nethttp.NoBody
-	}
+	req = repeatable(req)
 	req.Header.Set("User-Agent", "penstock")
 	req.Header.Set("Content-Type", contentType(d.Body))
 	if err := setHeaders(req.Header, d.Header); err != nil {
 		return nil, err
 	}
-	req.Header.Set("Idempotency-Key", d.Key)
+	req.Header.Set(keyHeader, d.Key)
+	if len(d.Body) == 0 {
+		// net/http repeats requests without a body if they have the header in its usual form
+		req.Body = nethttp.NoBody
+		req.Header[strings.ToLower(keyHeader)] = req.Header[keyHeader]
+		req.Header.Del(keyHeader)
+	}
 	return req, s.o.Sign.sign(req.Header, d.Key, d.Signer, d.Body, time.Now())
 }
+
+// keyHeader is the name of the header with the business key.
+const keyHeader = "Idempotency-Key"
 
 var errNoResponse = errors.New("the receiver closed the connection without a response")
 

@@ -9,9 +9,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -79,11 +83,7 @@ func TestGoingAway(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	o := overNetwork(t, server.URL)
-	o.Async, o.Accept, o.CA = DefaultOptions().Async, "", filepath.Join(t.TempDir(), "ca.pem")
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(o.CA, ca, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	o.Async, o.Accept, o.CA = DefaultOptions().Async, "", authority(t, server)
 	f := newFixture(t, t.TempDir(), o, nil, false)
 	defer f.stop()
 	if err := f.deliver("order-1"); err != nil {
@@ -95,6 +95,47 @@ func TestGoingAway(t *testing.T) {
 	}
 	if n := <-major; n != 2 {
 		t.Errorf("the request came over HTTP/%d, want 2", n)
+	}
+}
+
+// authority writes the certificate of a server to a file, and returns the path of the file.
+func authority(t *testing.T, server *httptest.Server) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(path, ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestResponseBeforeRequest checks that an attempt ends in time if an HTTP/2 receiver sends the
+// header of its response, and then neither reads the request's body nor sends its own.
+func TestResponseBeforeRequest(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	server := httptest.NewUnstartedServer(nethttp.HandlerFunc(
+		func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			w.(nethttp.Flusher).Flush()
+			<-over
+		},
+	))
+	server.EnableHTTP2 = true
+	server.Config.HTTP2 = &nethttp.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10}
+	server.StartTLS()
+	defer server.Close()
+	o := overNetwork(t, server.URL)
+	o.Async, o.CA, o.Timeout = DefaultOptions().Async, authority(t, server), 500*time.Millisecond
+	o.IdempotencyKey = `"order-1"`
+	f := newFixture(t, t.TempDir(), o, nil, false)
+	defer f.stop()
+	defer close(over)
+	if err := f.deliver(strings.Repeat("x", 500_000)); err != nil {
+		t.Fatal(err)
+	}
+	d := awaitDelivery(t, f.Deliveries(), "order-1", wasAttempted)
+	if d.Last.Detail != "response 200: no response in time" {
+		t.Errorf("the last attempt is %+v", d.Last)
 	}
 }
 
@@ -137,6 +178,12 @@ func TestSwitchedProtocol(t *testing.T) {
 // TestBrokenConnection checks that a request is not repeated if the receiver closes a connection
 // over HTTP/1 without a response, because it may have processed the request.
 func TestBrokenConnection(t *testing.T) {
+	for _, body := range []expr.Text{"", `""`} { // the record, and no body
+		t.Run("body "+string(body), func(t *testing.T) { testBrokenConnection(t, body) })
+	}
+}
+
+func testBrokenConnection(t *testing.T, body expr.Text) {
 	t.Parallel()
 	requests := make(chan string, 10)
 	server := httptest.NewServer(nethttp.HandlerFunc(
@@ -149,7 +196,7 @@ func TestBrokenConnection(t *testing.T) {
 	))
 	defer server.Close()
 	o := overNetwork(t, server.URL)
-	o.Async, o.Accept = DefaultOptions().Async, ""
+	o.Async, o.Accept, o.Body = DefaultOptions().Async, "", body
 	f := newFixture(t, t.TempDir(), o, nil, false)
 	defer f.stop()
 	var last stream.Delivery
@@ -165,4 +212,42 @@ func TestBrokenConnection(t *testing.T) {
 	if len(requests) != 2 {
 		t.Errorf("%d requests arrived, want 2", len(requests))
 	}
+}
+
+// respondSlowly is a transport. Each response has the status 200 and a body that ends when the
+// context ends. A read then fails with the error of the context, as over HTTP/2.
+type respondSlowly struct{}
+
+func (respondSlowly) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
+	body := io.NopCloser(readerFunc(func([]byte) (int, error) {
+		<-r.Context().Done()
+		return 0, r.Context().Err()
+	}))
+	return &nethttp.Response{StatusCode: 200, Body: body}, nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// TestStopDuringBody checks that an attempt that a stop interrupts does not count, even if the
+// receiver has already sent the header of its response.
+func TestStopDuringBody(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		f := newFixture(t, dir, options(), newMerchants(refuse), false)
+		f.transport = respondSlowly{}
+		if err := f.deliver("a order-1"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the attempt reads the body
+		f.stop()
+		f = newFixture(t, dir, options(), newMerchants(refuse), false)
+		defer f.stop()
+		f.transport = respondSlowly{}
+		d, err := f.Deliveries().Delivery(t.Context(), "order-1")
+		if err != nil || d.Attempt != 1 || d.Last != nil {
+			t.Errorf("after the restart: %v, next attempt %d, last attempt %+v", err, d.Attempt,
+				d.Last)
+		}
+	})
 }

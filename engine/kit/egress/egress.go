@@ -65,6 +65,14 @@ type TransportOptions struct {
 	HeaderBytes     int64         // size of a response's header; zero means 64 KiB
 }
 
+// An HTTP/2 connection without received frames for the time silence is tested with a ping, and is
+// closed if there is no reply within pingTimeout. Otherwise further requests would use a connection
+// to a receiver that has vanished, until the operating system closes it many minutes later.
+const (
+	silence     = 15 * time.Second
+	pingTimeout = 10 * time.Second
+)
+
 // NewTransport returns a transport that connects with d.
 func NewTransport(d *Dialer, o TransportOptions) *http.Transport {
 	if o.IdleConnections <= 0 {
@@ -77,6 +85,7 @@ func NewTransport(d *Dialer, o TransportOptions) *http.Transport {
 		o.HeaderBytes = 64 << 10
 	}
 	return &http.Transport{
+		HTTP2:       &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingTimeout},
 		DialContext: d.DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: d.Timeout, ForceAttemptHTTP2: true,
 		MaxIdleConns: o.IdleConnections, MaxIdleConnsPerHost: 8, IdleConnTimeout: o.IdleTimeout,
 		MaxResponseHeaderBytes: o.HeaderBytes,
