@@ -237,7 +237,7 @@ func (r *route) watchDrain(ctx context.Context) error {
 		r.reader.reads.end(ErrDraining)
 	}
 	r.waits.stop()
-	return r.awaitSettled(ctx, func(why error) error { return noRestart(why) })
+	return r.awaitSettled(ctx, supervise.Final)
 }
 
 // sourceFailed is called when nothing more can be read, because the source or a processor has
