@@ -19,8 +19,8 @@ var (
 	ErrEscalate = errors.New("supervise: a restart does not help")
 )
 
-// Final returns an error with the text of err that wraps both err and ErrStop. A child returns it if
-// it has failed and must not be restarted.
+// Final returns an error with the text of err that wraps both err and ErrStop.
+// A child returns it if it has failed and must not be restarted.
 func Final(err error) error { return &finalError{err} }
 
 type finalError struct{ err error }
