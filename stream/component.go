@@ -18,7 +18,7 @@ type Host interface {
 	// Go runs a named goroutine. Components must not start goroutines of their own. When the
 	// component stops, the engine cancels the goroutine's context and waits for it. An error or a
 	// panic stops the component and its dependents, which are created again after a backoff. An
-	// error that wraps supervise.ErrStop stops the component permanently.
+	// error that wraps supervise.ErrStop stops the component permanently; see supervise.Final.
 	//
 	// The goroutines of a sink live for one run of its route. The goroutines of a processor or a
 	// source live as long as the instance. The instance of a source lives as long as its pipeline;

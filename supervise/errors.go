@@ -19,6 +19,15 @@ var (
 	ErrEscalate = errors.New("supervise: a restart does not help")
 )
 
+// Final returns an error with the text of err that wraps both err and ErrStop.
+// A child returns it if it has failed and must not be restarted.
+func Final(err error) error { return &finalError{err} }
+
+type finalError struct{ err error }
+
+func (e *finalError) Error() string   { return e.err.Error() }
+func (e *finalError) Unwrap() []error { return []error{e.err, ErrStop} }
+
 // Causes of the end of a context.
 var (
 	// ErrStopped is the cause with which a Group ends its context after Stop(nil) or Wait. It is

@@ -26,7 +26,7 @@ import (
 //     in between leaves both names. For a directory, it checks that the new name is free and then
 //     renames, which is not atomic. On a file system without hard links, RenameNew of a file fails.
 //   - Info.Birth is set on macOS only. On Windows, device, inode and link count are not set either.
-//   - Lock uses flock on Linux, macOS and the BSDs. Elsewhere, including Windows, it returns
+//   - Lock uses flock on Linux, macOS and the BSDs, and LockFileEx on Windows. Elsewhere, it returns
 //     errors.ErrUnsupported.
 //   - On Windows, Sync of a directory does nothing, because Windows cannot sync directories. So a
 //     power loss may undo changes of names.

@@ -63,14 +63,12 @@ func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 }
 
 func (l *loader) checkEnum(n *yaml.Node, text, shown string, o option) bool {
-	switch {
-	case o.enum == nil || slices.Contains(o.enum, text):
+	if o.enum == nil || slices.Contains(o.enum, text) {
 		return true
-	default:
-		e := l.fail(n, "%s: there is no %s; want %s", o.name, shown, choice(o.enum))
-		if near := Nearest(text, o.enum); near != "" {
-			e.Hint = fmt.Sprintf("did you mean %q?", near)
-		}
+	}
+	e := l.fail(n, "%s: there is no %s; want %s", o.name, shown, choice(o.enum))
+	if near := Nearest(text, o.enum); near != "" {
+		e.Hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return false
 }

@@ -97,19 +97,10 @@ func (s *Source) serve(ctx context.Context) error {
 			return nil
 		}
 		<-ctx.Done() // first deliver the records read before the failure
-		return &commandError{err}
+		return supervise.Final(err)
 	}
 	return nil
 }
-
-// commandError ends the source permanently: the supervisor does not restart it.
-type commandError struct{ err error }
-
-// Error implements error. It describes the end of the command.
-func (e *commandError) Error() string { return e.err.Error() }
-
-// Unwrap returns the cause, and ErrStop to tell the supervisor not to restart the source.
-func (e *commandError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
 var errDraining = errors.New("the routes drain")
 

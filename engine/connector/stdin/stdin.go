@@ -128,7 +128,7 @@ func newSource(o Options, in *input, h stream.Host) (*source, error) {
 }
 
 // run submits records to the routes until the input ends or ctx is done. While all routes drain, it
-// submits none.
+// submits none. It is not restarted after an error, because the input cannot be read again.
 func (s *source) run(ctx context.Context) error {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
@@ -136,10 +136,10 @@ func (s *source) run(ctx context.Context) error {
 	s.in.start.Do(func() { supervise.NewGroup(context.Background()).Go("stdin", s.in.pump) })
 	for !s.in.ended {
 		if err := s.Accepting(ctx); err != nil {
-			return &inputError{errInterrupted}
+			return supervise.Final(errInterrupted)
 		}
 		if s.take(ctx) != nil && s.in.ended {
-			return &inputError{errStopped}
+			return supervise.Final(errStopped)
 		}
 	}
 	s.End()
@@ -147,7 +147,7 @@ func (s *source) run(ctx context.Context) error {
 		return nil
 	}
 	<-ctx.Done() // first deliver the records before the error
-	return &inputError{fmt.Errorf("standard input: %w", s.in.failed)}
+	return supervise.Final(fmt.Errorf("standard input: %w", s.in.failed))
 }
 
 var (
@@ -184,13 +184,3 @@ func (s *source) take(ctx context.Context) error {
 	}
 	return nil
 }
-
-// inputError ends the source permanently. A restart is not possible, because the input cannot be
-// read again.
-type inputError struct{ err error }
-
-// Error implements error.
-func (e *inputError) Error() string { return e.err.Error() }
-
-// Unwrap returns the cause, and ErrStop to tell the supervisor not to restart the source.
-func (e *inputError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }

@@ -91,7 +91,7 @@ func (s *sink) watch(ctx context.Context) error {
 	case <-s.failed:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return &writeError{s.err}
+		return supervise.Final(s.err)
 	case <-ctx.Done():
 		return nil
 	}
@@ -167,12 +167,3 @@ func (s *sink) bytesOf(b *stream.Batch) []byte {
 
 // Close implements stream.Sink. It does not close standard output.
 func (s *sink) Close() error { return nil }
-
-// writeError is a failed write to the output. It ends the route permanently.
-type writeError struct{ err error }
-
-// Error implements error.
-func (e *writeError) Error() string { return e.err.Error() }
-
-// Unwrap returns the cause, and ErrStop to tell the supervisor not to restart the route.
-func (e *writeError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }

@@ -8,6 +8,7 @@ import (
 // mayImportUnsafe lists the files, tests included, that may import unsafe, with the reasons.
 var mayImportUnsafe = map[string]string{
 	"stream/align_test.go":           "reads the alignment of a buffer",
+	"vfs/lock_windows.go":            "passes a struct to LockFileEx, as vfs has no dependencies",
 	"engine/kit/lines/lines_test.go": "reads the alignment of a buffer",
 }
 
@@ -20,6 +21,7 @@ var mayCallSystem = map[string]string{
 	"vfs/inode_unix.go":                            "what package os keeps of stat",
 	"vfs/birth_darwin.go":                          "what package os keeps of stat",
 	"vfs/lock_unix.go":                             "flock, which package os lacks",
+	"vfs/lock_windows.go":                          "LockFileEx, which package os lacks",
 	"vfs/vfstest/conformance.go":                   "names of errors",
 	"vfs/vfstest/dir.go":                           "names of errors",
 	"vfs/vfstest/file.go":                          "names of errors",

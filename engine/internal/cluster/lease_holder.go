@@ -40,12 +40,7 @@ type View struct {
 	renewed time.Duration // time when the last successful renewal was sent
 }
 
-// NewLeaseHolder returns a LeaseHolder. It sends nothing before Run. The argument owner names this
-// process, and must be different for each start of the process (see NewLease).
-func NewLeaseHolder(r Register, name, owner string, t Times, log *slog.Logger) *LeaseHolder {
-	return newLeaseHolder(r, name, NewLease(owner, t), clock, log)
-}
-
+// newLeaseHolder returns a LeaseHolder for a new Lease. It sends nothing before Run.
 func newLeaseHolder(r Register, name string, l *Lease, now func() time.Duration,
 	log *slog.Logger) *LeaseHolder {
 	return &LeaseHolder{

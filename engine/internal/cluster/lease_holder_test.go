@@ -101,7 +101,7 @@ func (b *bucket) start(name string, o *owners) *process {
 	}
 	log := slog.New(slog.NewTextHandler(b.t.Output(), nil))
 	r := &natsRegister{&link{session: &session{conn: conn, js: js, kv: kv}}, "pipeline"}
-	k := NewLeaseHolder(r, "pipeline", name, quick, log)
+	k := newLeaseHolder(r, "pipeline", NewLease(name, quick), clock, log)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
 	p := &process{conn: conn, stop: cancel, ended: make(chan error, 1)}
 	go func() {

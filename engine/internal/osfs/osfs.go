@@ -5,8 +5,7 @@
 // not followed. Files are not registered with the poller of package os, which saves system calls
 // when a file is opened.
 //
-// On other systems, this package uses [vfs.OS]. On Windows it replaces the file lock of vfs.OS, so
-// that other processes can read the text of a locked file.
+// On other systems, this package uses [vfs.OS].
 //
 // Files and directories must be closed. On Linux, the garbage collector does not close them.
 package osfs

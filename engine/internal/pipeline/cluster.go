@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -163,7 +164,7 @@ func (p *pipe) positions(route string, s *state) (positionStore, error) {
 	}
 	for m := range local.Marks(route) {
 		if !deadletter.IsPartition(m.Part.ID) {
-			return nil, noRestart(fmt.Errorf("the state directory %s has progress of %s, and the "+
+			return nil, supervise.Final(fmt.Errorf("the state directory %s has progress of %s, and the "+
 				"bucket %q has none: restore the bucket, or accept that everything is delivered "+
 				"again with `penstock checkpoint reset %s %s`",
 				s.name, route, p.sharing.bucket.Name, s.name, route))

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -72,7 +73,7 @@ func (w *waits) open(p *pipe) error {
 		w.store, err = waiting.Open(dir, waiting.Options{Boot: w.boot, SinceBoot: sinceBoot})
 	}
 	if err != nil {
-		return noRestart(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err),
+		return supervise.Final(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err),
 			dir.Close()))
 	}
 	w.dir = dir
@@ -86,7 +87,7 @@ func (w *waits) open(p *pipe) error {
 		return err
 	}
 	if !able {
-		return noRestart(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order "+
+		return supervise.Final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order "+
 			"now, in which they have no place: "+
 			"deliver them with the former configuration, or accept that they are lost and remove "+
 			"that directory", records, dir.Path()))
@@ -140,7 +141,7 @@ func (w *waits) begin(reader stream.Reader) error {
 	}
 	w.ranges, _ = reader.(stream.RangeReader)
 	if n, records, _ := w.store.Held(); w.ranges == nil && n > 0 {
-		return noRestart(fmt.Errorf("%d records wait for a retry in %s, and the source cannot read "+
+		return supervise.Final(fmt.Errorf("%d records wait for a retry in %s, and the source cannot read "+
 			"them again: deliver them with the former "+
 			"configuration, or accept that they are lost and remove that directory", records,
 			w.dir.Path()))

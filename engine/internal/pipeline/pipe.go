@@ -94,7 +94,7 @@ func (p *pipe) run(ctx context.Context) error {
 	if err = joined(err, p.host.faults.Err()); err == nil {
 		return nil
 	}
-	return noRestart(err)
+	return supervise.Final(err)
 }
 
 // draining reports whether all routes are draining, and neither Apply nor a replay is changing the

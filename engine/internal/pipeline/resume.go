@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -92,7 +93,7 @@ func (r *saver) checkLedger() error {
 	if lost.partitions == 0 {
 		return nil
 	}
-	return noRestart(fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state "+
+	return supervise.Final(fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state "+
 		"shows progress in %d partitions; up to %d bytes "+
 		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with %s",
 		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions,

@@ -238,7 +238,7 @@ func (r *route) watchDrain(ctx context.Context) error {
 	}
 	r.waits.stop()
 	lost := outageDetector{refusing: true, grace: drainGrace, end: time.Now().Add(r.cfg.Drain)}
-	return r.awaitSettled(ctx, lost, func(why error) error { return noRestart(why) })
+	return r.awaitSettled(ctx, lost, supervise.Final)
 }
 
 // sourceFailed is called when nothing more can be read, because the source or a processor has

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
 )
 
 // sender delivers batches to the sink's workers. It records the outcomes of batches in the books
@@ -163,7 +164,7 @@ func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.mu.Unlock()
 	r.assigned.settled()
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); guarded {
-		err = noRestart(err)
+		err = supervise.Final(err)
 	}
 	if err != nil {
 		r.host.stop(err)

@@ -83,19 +83,6 @@ func (s *slot) renew() error {
 	return nil
 }
 
-// A finalError is the error of a route that must not restart. Examples: the guard has stopped the
-// route because of too many dead letters, its drain took too long, or the run is finite. Another
-// example is lost progress, about which an operator must decide first.
-type finalError struct{ err error }
-
-func noRestart(err error) error { return &finalError{err} }
-
-// Error implements error.
-func (e *finalError) Error() string { return e.err.Error() }
-
-// Unwrap returns the cause and supervise.ErrStop, which prevents a restart.
-func (e *finalError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
-
 // routeWaits are the waits before a route restarts. The same waits apply when a pipeline restarts
 // with all its routes.
 var routeWaits = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
@@ -142,7 +129,7 @@ func (s *slot) run(ctx context.Context) error {
 		if !s.o.Once && ctx.Err() == nil { // log it now, because other routes may keep running
 			s.log.Error("route stopped", "error", err)
 		}
-		return noRestart(err)
+		return supervise.Final(err)
 	}
 	return err
 }

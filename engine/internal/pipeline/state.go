@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -128,7 +129,7 @@ func (s *state) present(files vfs.FS) error {
 		return s.lost
 	}
 	gone := func(err error) error {
-		s.lost = noRestart(fmt.Errorf("state directory %s was deleted or replaced while penstock "+
+		s.lost = supervise.Final(fmt.Errorf("state directory %s was deleted or replaced while penstock "+
 			"runs, so progress cannot be saved; "+
 			"restore it, or start again from what is left: %w", s.name, err))
 		return s.lost

@@ -16,9 +16,8 @@ type Listener struct {
 	room   chan struct{} // one token for each open connection
 	idled  chan struct{} // receives a value when a connection becomes idle
 
-	mu    sync.Mutex // guards the fields below
-	idle  *list.List // idle *Conn, the longest idle first
-	count int64      // connections that were closed to accept others
+	mu   sync.Mutex // guards idle
+	idle *list.List // idle *Conn, the longest idle first
 }
 
 // Limit returns a Listener with at most most connections.
@@ -71,7 +70,6 @@ func (l *Listener) closeIdle() {
 		c = front.Value.(*Conn)
 		l.idle.Remove(front)
 		c.at = nil
-		l.count++
 	}
 	l.mu.Unlock()
 	if c != nil {
@@ -96,16 +94,6 @@ func (c *Conn) SetIdle(idle bool) {
 		l.idle.Remove(c.at)
 		c.at = nil
 	}
-}
-
-// Evicted returns the number of connections that were closed to accept others since the last call
-// of Evicted.
-func (l *Listener) Evicted() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := l.count
-	l.count = 0
-	return n
 }
 
 // Close implements net.Conn.

@@ -176,13 +176,6 @@ func (p *Processor) ended(ctx context.Context, err error) error {
 	return err
 }
 
-// protocolError means that a program does not follow its protocol. The route stops, because a
-// restart of the program would not help.
-type protocolError struct{ err error }
-
-func (e *protocolError) Error() string   { return e.err.Error() }
-func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
-
 // judge decides whether the unanswered records are blamed for the end of a child. died is the
 // reason of this end, or nil if the child lives.
 //
@@ -197,8 +190,9 @@ func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	}
 	if stray, ok := errors.AsType[*strayError](died); ok {
 		if p.stray++; p.stray >= maxStray {
-			return false, &protocolError{fmt.Errorf("%s: %d children in a row: %w", p.o.Command[0],
-				p.stray, stray)}
+			// A restart does not help, because the program does not follow its protocol.
+			return false, supervise.Final(fmt.Errorf("%s: %d children in a row: %w", p.o.Command[0],
+				p.stray, stray))
 		}
 		return false, nil
 	}

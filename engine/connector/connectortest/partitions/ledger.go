@@ -13,7 +13,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/stream"
-	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // Sink is a sink that implements [stream.PartitionLedger].
@@ -41,8 +40,7 @@ type Receiver struct {
 	Evicts time.Duration
 }
 
-// patience is the maximum time for a delivery, for the commit of all progress, and for the end of
-// an engine.
+// patience is the maximum time for the commit of all progress, and for the end of an engine.
 const patience = 30 * time.Second
 
 // pause waits for d, or until ctx is done.
@@ -57,12 +55,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 // process is a sink in the role of one process.
 type process struct {
-	t    *testing.T
-	r    Receiver
-	sink Sink
-	host *streamtest.Host
-	lane stream.Lane
-	run  uint32
+	*connectortest.SinkProcess[Sink]
+	r Receiver
 }
 
 func open(t *testing.T, r Receiver) *process {
@@ -72,18 +66,8 @@ func open(t *testing.T, r Receiver) *process {
 
 func openWith(t *testing.T, r Receiver, o stream.SinkOptions) *process {
 	t.Helper()
-	p := &process{t: t, r: r, host: connectortest.NewHost(t)}
-	var err error
-	if p.sink, err = r.New(p.host); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.sink.Close() })
-	o.Pipeline, o.Route = "p", "main"
-	o.Lanes = func(l []stream.Lane) { p.lane = l[0] }
-	if err := p.sink.Open(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	o.Pipeline = "p"
+	return &process{connectortest.OpenSink(t, r.New, o), r}
 }
 
 func (r *Receiver) part(id string) stream.Partition {
@@ -100,14 +84,14 @@ func at(n int) stream.Position { return stream.Position{Num: int64(n)} }
 // progress to store if the ledger does not have the partition. If confirm is set, take also calls
 // Confirm. Without Confirm, this process may not deliver to the partition either.
 func (p *process) take(number uint32, id string, start stream.Mark, confirm bool) stream.Taken {
-	p.t.Helper()
-	taken, err := p.sink.Take(p.t.Context(),
+	p.T.Helper()
+	taken, err := p.Sink.Take(p.T.Context(),
 		[]stream.Taking{{Assignment: number, Part: p.r.part(id), Start: start}})
 	if err != nil || len(taken) != 1 {
-		p.t.Fatalf("Take: %v, %v", taken, err)
+		p.T.Fatalf("Take: %v, %v", taken, err)
 	}
 	if confirm {
-		p.sink.Confirm([]uint32{number})
+		p.Sink.Confirm([]uint32{number})
 	}
 	return taken[0]
 }
@@ -126,33 +110,20 @@ func (p *process) batch(number uint32, id string, from, to int) *stream.Batch {
 	return b
 }
 
-func (p *process) deliver(b *stream.Batch) error {
-	if e, ok := p.sink.(stream.Encoder); ok {
-		if err := b.Encode(e); err != nil {
-			return err
-		}
-	}
-	p.run++
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
-	defer cancel()
-	_, err := p.lane.Worker.Deliver(ctx, stream.Attempt{Value: b, Run: p.run})
-	return err
-}
-
 func (p *process) delivers(number uint32, id string, from, to int) {
-	p.t.Helper()
-	if err := p.deliver(p.batch(number, id, from, to)); err != nil {
-		p.t.Errorf("records %d to %d of %s: %v", from+1, to, id, err)
+	p.T.Helper()
+	if err := p.Deliver(p.batch(number, id, from, to)); err != nil {
+		p.T.Errorf("records %d to %d of %s: %v", from+1, to, id, err)
 	}
 }
 
 func (p *process) fenced(number uint32, id string, from, to int) {
-	p.t.Helper()
+	p.T.Helper()
 	b := p.batch(number, id, from, to)
-	for _, err := range []error{p.deliver(b), p.sink.Store(p.t.Context(), b.Spans)} {
+	for _, err := range []error{p.Deliver(b), p.Sink.Store(p.T.Context(), b.Spans)} {
 		f, ok := errors.AsType[*stream.FencedError](err)
 		if !ok || f.Assignment != number || f.Part.ID != p.r.part(id).ID {
-			p.t.Errorf("records %d to %d of %s: %v, want a FencedError", from+1, to, id, err)
+			p.T.Errorf("records %d to %d of %s: %v, want a FencedError", from+1, to, id, err)
 		}
 	}
 }
@@ -186,12 +157,12 @@ func twoOwners(t *testing.T, r Receiver) {
 		t.Errorf("the next owner gets %+v", moved)
 	}
 	a.fenced(1, "x", 5, 7)
-	if err := a.sink.Compact(t.Context(), []stream.Mark{
+	if err := a.Sink.Compact(t.Context(), []stream.Mark{
 		{Part: r.part("x"), Assignment: 1, Watermark: at(9)}}); err != nil {
 		t.Error(err)
 	}
 	b.delivers(2, "x", 5, 8)
-	b.sink.Release([]uint32{1})
+	b.Sink.Release([]uint32{1})
 	b.fenced(1, "y", 2, 4)
 	if again := a.take(7, "x", stream.Mark{}, true); again.Mark.Watermark != at(8) {
 		t.Errorf("the owner after that gets %+v: was the mark of an earlier one folded?", again)
@@ -223,11 +194,11 @@ func confirmation(t *testing.T, r Receiver) {
 	a.take(1, "x", stream.Mark{}, false)
 	a.fenced(1, "x", 0, 2)
 	a.fenced(2, "x", 0, 2)
-	a.sink.Confirm([]uint32{1, 2})
+	a.Sink.Confirm([]uint32{1, 2})
 	a.delivers(1, "x", 0, 2)
 	a.take(1, "x", stream.Mark{}, false)
 	a.fenced(1, "x", 2, 3)
-	a.sink.Confirm([]uint32{1})
+	a.Sink.Confirm([]uint32{1})
 	a.delivers(1, "x", 2, 3)
 	a.fenced(1, "z", 0, 1)
 	check(t, r, 3, "x-", 3)
@@ -237,7 +208,7 @@ func confirmation(t *testing.T, r Receiver) {
 // Compact. It also checks that Take with MustExist does not create a missing partition.
 func progress(t *testing.T, r Receiver) {
 	a, b := open(t, r), open(t, r)
-	lost, err := a.sink.Take(t.Context(), []stream.Taking{
+	lost, err := a.Sink.Take(t.Context(), []stream.Taking{
 		{Assignment: 1, Part: r.part("lost"), MustExist: true},
 		{Assignment: 2, Part: r.part("x"), Start: stream.Mark{Watermark: at(10),
 			Above: []stream.Range{{From: at(12), To: at(14)}}}},
@@ -245,7 +216,7 @@ func progress(t *testing.T, r Receiver) {
 	if err != nil || lost[0].Found || lost[1].Found || lost[1].Mark.Watermark != at(10) {
 		t.Fatalf("Take: %+v, %v", lost, err)
 	}
-	a.sink.Confirm([]uint32{1, 2})
+	a.Sink.Confirm([]uint32{1, 2})
 	a.fenced(1, "lost", 0, 1)
 	a.delivers(2, "x", 16, 18)
 	a.delivers(2, "x", 12, 14) // delivered before the ledger began
@@ -256,7 +227,7 @@ func progress(t *testing.T, r Receiver) {
 		t.Errorf("the next owner gets %+v", second)
 	}
 	b.delivers(1, "x", 10, 12)
-	if err := b.sink.Compact(t.Context(), []stream.Mark{
+	if err := b.Sink.Compact(t.Context(), []stream.Mark{
 		{Part: r.part("x"), Assignment: 1, Watermark: at(14)}}); err != nil {
 		t.Error(err)
 	}
@@ -277,7 +248,7 @@ func progress(t *testing.T, r Receiver) {
 // the progress of its dead letters.
 func oneOwner(t *testing.T, r Receiver) {
 	a, b, c := open(t, r), open(t, r), open(t, r)
-	if _, err := a.sink.Load(t.Context()); err != nil {
+	if _, err := a.Sink.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	a.delivers(0, "x", 0, 4)
@@ -285,15 +256,15 @@ func oneOwner(t *testing.T, r Receiver) {
 	if taken := b.take(1, "x", stream.Mark{}, true); !taken.Found || taken.Mark.Watermark != at(4) {
 		t.Errorf("Take of a partition of a ledger of one owner: %+v", taken)
 	}
-	if err := a.deliver(a.batch(0, "x", 4, 6)); err == nil {
+	if err := a.Deliver(a.batch(0, "x", 4, 6)); err == nil {
 		t.Error("the process that had loaded the ledger still writes")
 	}
-	_ = a.host.Stop() // its goroutines end with the same error
-	if _, err := c.sink.Load(t.Context()); err == nil {
+	_ = a.Host.Stop() // its goroutines end with the same error
+	if _, err := c.Sink.Load(t.Context()); err == nil {
 		t.Error("a ledger with several owners was loaded by one")
 	}
 	letters := openWith(t, r, stream.SinkOptions{OwnLetters: true})
-	marks, err := letters.sink.Load(t.Context())
+	marks, err := letters.Sink.Load(t.Context())
 	if err != nil || len(marks) != 1 || marks[0].Part.ID != "letter.a" ||
 		marks[0].Watermark != at(1) {
 		t.Errorf("a replay of dead letters has the progress %v, %v", marks, err)
@@ -313,13 +284,13 @@ func lateTransaction(t *testing.T, r Receiver) {
 	a.delivers(1, "x", 0, 1)
 	release := r.Block(t)
 	late := make(chan error, 1)
-	go func() { late <- a.deliver(a.batch(1, "x", 1, 3)) }()
+	go func() { late <- a.Deliver(a.batch(1, "x", 1, 3)) }()
 	pause(t.Context(), 200*time.Millisecond) // otherwise the transaction may not have begun
 	ctx, cancel := context.WithTimeout(t.Context(), r.Evicts)
 	defer cancel()
 	var taken []stream.Taken
 	for err := errors.New("first"); err != nil; {
-		taken, err = b.sink.Take(ctx, []stream.Taking{{Assignment: 1, Part: r.part("x")}})
+		taken, err = b.Sink.Take(ctx, []stream.Taking{{Assignment: 1, Part: r.part("x")}})
 		if ctx.Err() != nil {
 			release()
 			t.Fatalf("the transaction was not ended: %v", err)
@@ -329,7 +300,7 @@ func lateTransaction(t *testing.T, r Receiver) {
 	if err := <-late; err == nil {
 		t.Error("a transaction of the earlier owner has committed after Take")
 	}
-	b.sink.Confirm([]uint32{1})
+	b.Sink.Confirm([]uint32{1})
 	if taken[0].Mark.Watermark != at(1) {
 		t.Errorf("Take returned %+v", taken[0])
 	}
@@ -347,11 +318,11 @@ func manyPartitions(t *testing.T, r Receiver) {
 		parts = append(parts, stream.Taking{Assignment: n + 1, Part: r.part(fmt.Sprint("p", n))})
 		numbers = append(numbers, n+1)
 	}
-	taken, err := a.sink.Take(t.Context(), parts)
+	taken, err := a.Sink.Take(t.Context(), parts)
 	if err != nil || len(taken) != len(parts) {
 		t.Fatalf("%d partitions, %v", len(taken), err)
 	}
-	a.sink.Confirm(numbers)
+	a.Sink.Confirm(numbers)
 	var marks []stream.Mark
 	for _, n := range []int{0, 99, 100, 249} {
 		a.delivers(uint32(n+1), fmt.Sprint("p", n), 0, 1)
@@ -362,7 +333,7 @@ func manyPartitions(t *testing.T, r Receiver) {
 		}
 		marks = append(marks, stream.Mark{Part: parts[n].Part, Assignment: uint32(n + 1)})
 	}
-	if err := a.sink.Compact(t.Context(), marks); err != nil {
+	if err := a.Sink.Compact(t.Context(), marks); err != nil {
 		t.Error(err)
 	}
 	check(t, r, 4, "p99-", 1)

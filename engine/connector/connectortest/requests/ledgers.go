@@ -32,7 +32,7 @@ func pruned(t *testing.T, r Receiver) {
 	store(b, now, "own")
 	store(a, now, "taken")
 	part := *partOf("taken", now)
-	if err := b.sink.Compact(t.Context(), []stream.Mark{{Part: part, Watermark: at(2)}}); err != nil {
+	if err := b.Sink.Compact(t.Context(), []stream.Mark{{Part: part, Watermark: at(2)}}); err != nil {
 		t.Error(err)
 	}
 	prune := func(p *process, requests ...string) {
@@ -41,7 +41,7 @@ func pruned(t *testing.T, r Receiver) {
 		for _, request := range requests {
 			ids = append(ids, stream.RequestPrefix+request)
 		}
-		if err := p.sink.Prune(t.Context(), ids); err != nil {
+		if err := p.Sink.Prune(t.Context(), ids); err != nil {
 			t.Error(err)
 		}
 	}
@@ -113,14 +113,14 @@ func expired(t *testing.T, r Receiver) {
 // former single owner must fail, and a sink without Keep must refuse the ledger.
 func converted(t *testing.T, r Receiver) {
 	before := prepare(t, r, one, stream.SinkOptions{})
-	if _, err := before.sink.Load(t.Context()); err != nil {
+	if _, err := before.Sink.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	arrival := time.Now().Add(-keep / 2)
 	if err := before.deliverAll(batchOf(arrival, span{"r1", 0, 3}, span{"r2", 2, 4})); err != nil {
 		t.Fatal(err)
 	}
-	if err := before.sink.Compact(t.Context(), []stream.Mark{
+	if err := before.Sink.Compact(t.Context(), []stream.Mark{
 		{Part: *partOf("r1", arrival), Watermark: at(3)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -132,18 +132,18 @@ func converted(t *testing.T, r Receiver) {
 	a.mustDeliver(span{"r1", 0, 3})
 	b.mustDeliver(span{"r1", 0, 3}, span{"r2", 0, 5})
 	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 5})
-	err := before.deliver(batchOf(arrival, span{"r3", 0, 1}))
+	err := before.Deliver(batchOf(arrival, span{"r3", 0, 1}))
 	if err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("the owner of the old format gets %v", err)
 	}
-	_ = before.host.Stop() // its goroutines end with the same error
-	if err := b.sink.Prune(t.Context(), []string{stream.RequestPrefix + "r1"}); err != nil {
+	_ = before.Host.Stop() // its goroutines end with the same error
+	if err := b.Sink.Prune(t.Context(), []string{stream.RequestPrefix + "r1"}); err != nil {
 		t.Error(err)
 	}
 	a.mustDeliver(span{"r1", 0, 3}) // not expired: still known
 	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 5})
 	older := prepare(t, r, one, stream.SinkOptions{Once: true})
-	if _, err := older.sink.Load(t.Context()); err == nil ||
+	if _, err := older.Sink.Load(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "has format 3") {
 		t.Errorf("a source without requests gets %v", err)
 	}
@@ -153,20 +153,20 @@ func converted(t *testing.T, r Receiver) {
 // which partitions are assigned to processes, and leave the ledger unchanged.
 func refused(t *testing.T, r Receiver) {
 	kafka := prepare(t, r, one, stream.SinkOptions{})
-	assigned := kafka.sink.(stream.PartitionLedger)
+	assigned := kafka.Sink.(stream.PartitionLedger)
 	taking := []stream.Taking{{Assignment: 1, Part: stream.Partition{ID: "x"}}}
 	if _, err := assigned.Take(t.Context(), taking); err != nil {
 		t.Fatal(err)
 	}
 	assigned.Confirm([]uint32{1})
 	p := prepare(t, r, one, stream.SinkOptions{Own: "intake-a", Keep: keep, Once: true})
-	if _, err := p.sink.Load(t.Context()); err == nil ||
+	if _, err := p.Sink.Load(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "has format 2") {
 		t.Errorf("a source with requests gets %v", err)
 	}
 	b := batchOf(time.Now(), span{"x", 0, 2})
 	b.Spans[0].Part, b.Spans[0].Assignment = &stream.Partition{ID: "x"}, 1
-	if err := kafka.deliver(b); err != nil {
+	if err := kafka.Deliver(b); err != nil {
 		t.Error(err)
 	}
 }
@@ -235,7 +235,7 @@ func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int
 		}
 	}
 	p.retry(r, func() error { return p.deliverAll(batchOf(now, spans...)) })
-	p.retry(r, func() error { return p.sink.Compact(p.t.Context(), marks) })
+	p.retry(r, func() error { return p.Sink.Compact(p.T.Context(), marks) })
 }
 
 // retry calls f, and calls it again after an error due to a deadlock if r.Deadlocks is set. Any
@@ -246,6 +246,6 @@ func (p *process) retry(r Receiver, f func() error) {
 		err = f()
 	}
 	if err != nil {
-		p.t.Error(err)
+		p.T.Error(err)
 	}
 }

@@ -5,7 +5,6 @@
 package requests
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/stream"
-	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // Sink is a sink with a ledger.
@@ -47,9 +45,6 @@ func Ledger(t *testing.T, start func(t *testing.T) Receiver) {
 	}
 }
 
-// patience is the maximum time for a delivery.
-const patience = 60 * time.Second
-
 // keep is the time for which the progress of requests is kept.
 const keep = time.Hour
 
@@ -60,19 +55,14 @@ var one = target{"p", "one", ""}
 
 // process is one sink.
 type process struct {
-	t    *testing.T
-	sink Sink
-	host *streamtest.Host
-	lane stream.Lane
-	part stream.Partition // the process's own
-	run  uint32
+	*connectortest.SinkProcess[Sink]
 }
 
 // open starts a process with a partition of its own. It returns the progress in the ledger.
 func open(t *testing.T, r Receiver, own string, to target) (*process, []stream.Mark) {
 	t.Helper()
 	p := prepare(t, r, to, stream.SinkOptions{Own: own, Keep: keep})
-	marks, err := p.sink.Load(t.Context())
+	marks, err := p.Sink.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,18 +72,9 @@ func open(t *testing.T, r Receiver, own string, to target) (*process, []stream.M
 // prepare opens a sink, but does not load its ledger.
 func prepare(t *testing.T, r Receiver, to target, o stream.SinkOptions) *process {
 	t.Helper()
-	p := &process{t: t, host: connectortest.NewHost(t), part: stream.Partition{ID: o.Own}}
-	var err error
-	if p.sink, err = r.New(p.host, to.table, to.ledger); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.sink.Close() })
-	o.Pipeline, o.Route = to.pipeline, "main"
-	o.Lanes = func(l []stream.Lane) { p.lane = l[0] }
-	if err := p.sink.Open(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	o.Pipeline = to.pipeline
+	newSink := func(h stream.Host) (Sink, error) { return r.New(h, to.table, to.ledger) }
+	return &process{connectortest.OpenSink(t, newSink, o)}
 }
 
 // width is the number of bytes of a record. Record n of a request ends at the position n*width.
@@ -129,31 +110,18 @@ func partOf(request string, arrival time.Time) *stream.Partition {
 		Name: "request of " + arrival.UTC().Format(time.RFC3339)}
 }
 
-func (p *process) deliver(b *stream.Batch) error {
-	if e, ok := p.sink.(stream.Encoder); ok {
-		if err := b.Encode(e); err != nil {
-			return err
-		}
-	}
-	p.run++
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	_, err := p.lane.Worker.Deliver(ctx, stream.Attempt{Value: b, Run: p.run})
-	return err
-}
-
 // mustDeliver delivers a batch with the spans as deliverAll does. An error fails the test.
 func (p *process) mustDeliver(spans ...span) {
-	p.t.Helper()
+	p.T.Helper()
 	if err := p.deliverAll(batchOf(time.Now(), spans...)); err != nil {
-		p.t.Errorf("%v: %v", spans, err)
+		p.T.Errorf("%v: %v", spans, err)
 	}
 }
 
 // deliverAll delivers a batch. If the sink delivers only a part of the batch and returns a
 // [stream.Split], deliverAll delivers the remaining pieces, as the engine does.
 func (p *process) deliverAll(b *stream.Batch) error {
-	err := p.deliver(b)
+	err := p.Deliver(b)
 	split, ok := errors.AsType[*stream.Split](err)
 	if !ok {
 		return err
@@ -190,7 +158,7 @@ func recognized(t *testing.T, r Receiver) {
 	a.mustDeliver(span{"r1", 0, 3})
 	b.mustDeliver(span{"r1", 0, 3}, span{"r2", 0, 2})
 	a.mustDeliver(span{"r2", 0, 2})
-	if err := a.sink.Store(t.Context(), batchOf(time.Now(), span{"r3", 0, 5}).Spans); err != nil {
+	if err := a.Sink.Store(t.Context(), batchOf(time.Now(), span{"r3", 0, 5}).Spans); err != nil {
 		t.Error(err) // as for records that were all dropped
 	}
 	b.mustDeliver(span{"r3", 0, 5})
@@ -208,11 +176,11 @@ func restarted(t *testing.T, r Receiver) {
 	if len(marks) != 2 || marks[0].Watermark != at(3) || marks[1].Watermark != at(3) {
 		t.Errorf("the next start gets %+v", marks)
 	}
-	if err := a.deliver(batchOf(time.Now(), span{"r4", 0, 1})); !errors.Is(err,
+	if err := a.Deliver(batchOf(time.Now(), span{"r4", 0, 1})); !errors.Is(err,
 		stream.ErrTakenOver) {
 		t.Errorf("a stale process gets %v", err)
 	}
-	_ = a.host.Stop() // its goroutines end with the same error
+	_ = a.Host.Stop() // its goroutines end with the same error
 	b.mustDeliver(span{"r5", 0, 1})
 	again.mustDeliver(span{"r1", 0, 3}, span{"r6", 0, 1})
 	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 3}, span{"r5", 0, 1}, span{"r6", 0, 1})
@@ -251,7 +219,7 @@ func overlap(t *testing.T, r Receiver) {
 	b.mustDeliver(span{"r4", 0, 6})
 	has(t, r, "one", span{"r1", 0, 12}, span{"r2", 0, 1}, span{"r3", 0, 3}, span{"r4", 0, 6})
 	marks := []stream.Mark{{Part: *partOf("r1", time.Now()), Watermark: at(12)}}
-	if err := a.sink.Compact(t.Context(), marks); err != nil {
+	if err := a.Sink.Compact(t.Context(), marks); err != nil {
 		t.Error(err)
 	}
 	b.mustDeliver(span{"r1", 3, 12})
