@@ -24,14 +24,13 @@ type cursor struct {
 
 	// own is a separate decompressor of a compressed file. It is nil for the first route of the
 	// file, which uses the decompressor of the file.
-	own        *unpack.File
-	ownAt      stamp
-	verified   version       // version of the file in which the delivered data was found
-	verifiedAt time.Duration // growing: when that was verified
-	drained    int64         // at this size of the file all whole records were handed out
-	last       int64         // where it was sealed, in bytes of the file
-	skipTo     int64         // growing: everything before counts as read
-	unread     time.Duration // since when bytes have been waiting, 0 if none are
+	own      *unpack.File
+	ownAt    stamp
+	verified version       // version of the file in which the delivered data was found
+	drained  int64         // at this size of the file all whole records were handed out
+	last     int64         // where it was sealed, in bytes of the file
+	skipTo   int64         // growing: everything before counts as read
+	unread   time.Duration // since when bytes have been waiting, 0 if none are
 	// if the file is compressed and its decompressor was dropped: the number of unread bytes at
 	// that time, plus 1. Otherwise 0
 	leftPacked int64

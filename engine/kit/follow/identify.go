@@ -137,7 +137,7 @@ func (n *identifier) isStillListed(e *Entry, id fileid.ID) bool {
 	if f := n.c.table.byKey[id.Key()]; f != nil && f.entry == nil && isOf(id, f.info) {
 		return true
 	}
-	d := n.c.dormant.table.get(id.Key())
+	d := n.c.dormant.table.byKey[id.Key()]
 	return d != nil && isOf(id, stat{Dev: id.Dev, Ino: id.Ino, Birth: d.birth}) && d.text == e.text
 }
 

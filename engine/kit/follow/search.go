@@ -45,7 +45,7 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 		err := c.o.Growing.Siblings(label, func(s Listed) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
-			known := c.table.byKey[key] != nil || c.dormant.table.get(key) != nil
+			known := c.table.byKey[key] != nil || c.dormant.table.byKey[key] != nil
 			if !known && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting, nil}) {
 				listed = append(listed, s)
 			}
