@@ -246,7 +246,6 @@ func (c *Catalogue) closeAll() error {
 	for _, f := range slices.Clone(c.handles.open) {
 		errs = append(errs, f.close())
 	}
-	c.unpacker.decoders.Close()
 	errs = append(errs, c.watched.closeNews())
 	c.ids.close()
 	c.reset()

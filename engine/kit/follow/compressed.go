@@ -3,6 +3,7 @@ package follow
 import (
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
@@ -71,7 +72,7 @@ func (u *unpacker) firstHead(f *file, l *filler) ([]byte, error) {
 			return head, err
 		}
 		f.view = u.newView(kind)
-		if err := f.attachView(); err != nil {
+		if err := f.attachViews(); err != nil {
 			return nil, err
 		}
 	}
@@ -85,7 +86,8 @@ func (u *unpacker) newView(kind unpack.Kind) *unpack.File {
 
 // findView determines the compression of a file that was recognised by its stat alone.
 func (u *unpacker) findView(f *file) error {
-	if f.view != nil || f.extras == nil || !f.extras.packed {
+	wasPacked := func(cur *cursor) bool { return cur.note.fingerprint.Packed > 0 }
+	if f.view != nil || !slices.ContainsFunc(f.cursors, wasPacked) {
 		return nil
 	}
 	var magic [unpack.MaxMagic]byte
@@ -107,7 +109,7 @@ func (cur *cursor) ownView() error {
 		return nil
 	}
 	cur.own = cur.r.c.unpacker.newView(f.view.Kind())
-	return f.attachView()
+	return f.attachViews()
 }
 
 // isWhole reports whether a compressed file has been unchanged long enough to count as whole: for

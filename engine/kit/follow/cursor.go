@@ -25,7 +25,6 @@ type cursor struct {
 	// own is a separate decompressor of a compressed file. It is nil for the first route of the
 	// file, which uses the decompressor of the file.
 	own      *unpack.File
-	ownAt    stamp
 	verified version       // version of the file in which the delivered data was found
 	drained  int64         // at this size of the file all whole records were handed out
 	last     int64         // where it was sealed, in bytes of the file

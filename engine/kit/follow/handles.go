@@ -50,7 +50,7 @@ func (h *handles) refreshNow(f *file) bool {
 		h.fail(f, err)
 		return false
 	}
-	if err := f.attachView(); err != nil {
+	if err := f.attachViews(); err != nil {
 		h.fail(f, err)
 		return false
 	}

@@ -258,9 +258,6 @@ func (n *identifier) recall(f *file) bool {
 	n.attach(f, e)
 	for _, cur := range f.cursors {
 		cur.drained, cur.unread = f.info.Size, 0
-		if cur.note.fingerprint.Packed > 0 {
-			f.ensureExtras().packed = true
-		}
 	}
 	c.handles.noteClosed(f)
 	return true
