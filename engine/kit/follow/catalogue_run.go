@@ -148,7 +148,7 @@ func (c *Catalogue) pending() []*file {
 		}
 	}
 	slices.SortStableFunc(out, compareTimes)
-	most := max(1, c.limit.get()/2)
+	most := max(1, c.openLimit()/2)
 	return out[max(0, len(out)-most):]
 }
 

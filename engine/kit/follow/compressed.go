@@ -3,7 +3,6 @@ package follow
 import (
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
@@ -86,8 +85,7 @@ func (u *unpacker) newView(kind unpack.Kind) *unpack.File {
 
 // findView determines the compression of a file that was recognised by its stat alone.
 func (u *unpacker) findView(f *file) error {
-	wasPacked := func(cur *cursor) bool { return cur.note.fingerprint.Packed > 0 }
-	if f.view != nil || !slices.ContainsFunc(f.cursors, wasPacked) {
+	if f.view != nil || f.extras == nil || !f.extras.packed {
 		return nil
 	}
 	var magic [unpack.MaxMagic]byte

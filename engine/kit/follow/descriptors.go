@@ -2,30 +2,23 @@ package follow
 
 import (
 	"errors"
-	"sync/atomic"
 	"syscall"
 )
 
 // minOpen is the lowest number of open files to which the process's limit reduces a source.
 const minOpen = 4
 
-// openLimit is the maximum number of open files of a source: open_files, or less if too few
-// descriptors are available. It never grows. It is safe for concurrent use.
-type openLimit struct{ n atomic.Int64 }
+// openLimit returns the maximum number of open files of the source: open_files, or less if too few
+// descriptors are available.
+func (c *Catalogue) openLimit() int { return int(c.limit.Load()) }
 
-func (l *openLimit) get() int { return int(l.n.Load()) }
-
-// lower lowers the limit to n and reports whether it was higher.
-func (l *openLimit) lower(n int) bool {
-	for {
-		was := l.n.Load()
-		if was <= int64(n) {
-			return false
-		}
-		if l.n.CompareAndSwap(was, int64(n)) {
-			return true
-		}
+// lowerOpenLimit lowers the limit of open files to n and reports whether it was higher.
+func (c *Catalogue) lowerOpenLimit(n int) bool {
+	if c.openLimit() <= n {
+		return false
 	}
+	c.limit.Store(int64(n))
+	return true
 }
 
 // outOfDescriptors reports whether the process, or the system, has too many files open.
@@ -41,7 +34,9 @@ func (c *Catalogue) CheckLimit() {
 	if process == 0 {
 		return
 	}
-	if most := max(minOpen, process/2); c.limit.lower(most) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if most := max(minOpen, process/2); c.lowerOpenLimit(most) {
 		c.log.Warn("fewer files are held open than open_files: raise the limit of open files of "+
 			"the process (ulimit -n)",
 			"open_files", c.o.OpenFiles, "process_limit", process, "used", most)

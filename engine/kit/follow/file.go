@@ -27,8 +27,7 @@ type file struct {
 	cursors []*cursor
 
 	handle      vfs.File
-	refreshedAt time.Duration // when the handle was last asked for its size
-	used        uint64        // sequence number of the handle's last use
+	refreshedAt time.Duration // when the handle was last used, and asked for its size
 	// decompressor of the file; nil if the file is not compressed. Positions of a compressed file
 	// count decompressed bytes. The types stat and version have its compressed size
 	view    *unpack.File
@@ -83,6 +82,7 @@ type extras struct {
 	// fingerprint of the bytes that were seen in the file, if no route has read any of it
 	unreadFingerprint fileid.Fingerprint
 	shrunk            int64 // the largest size that it had before it shrank
+	packed            bool  // recognised by its stat alone, and compressed: see findView
 }
 
 // ensureExtras returns extras, and creates it first if necessary.

@@ -258,6 +258,9 @@ func (n *identifier) recall(f *file) bool {
 	n.attach(f, e)
 	for _, cur := range f.cursors {
 		cur.drained, cur.unread = f.info.Size, 0
+		if cur.note.fingerprint.Packed > 0 {
+			f.ensureExtras().packed = true
+		}
 	}
 	c.handles.noteClosed(f)
 	return true
@@ -338,7 +341,7 @@ func (n *identifier) recogniseAll(files []*file) {
 	defer func() { n.meeting = false }()
 	for _, f := range files {
 		for tries := 0; tries < recogniseTries && f.entry == nil && !n.recall(f); tries++ {
-			if !c.handles.refreshNow(f) {
+			if !c.handles.refresh(f) {
 				if f.handle == nil && f.trouble == nil {
 					c.table.unlabel(f)
 					c.strategy.nameGone(f) // the next listing will not have it

@@ -110,7 +110,7 @@ func (l *lister) list(now time.Duration, once bool) {
 	for _, s := range rest {
 		l.track(s, now)
 	}
-	for _, f := range c.table.unlisted(now) {
+	for _, f := range c.table.unlisted() {
 		c.strategy.nameGone(f)
 	}
 	c.strategy.listed(now)
@@ -384,7 +384,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 	*f = file{
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan,
 		firstScan: f.firstScan,
-		handle:    f.handle, used: f.used,
+		handle:    f.handle, refreshedAt: f.refreshedAt,
 		state: f.state, nameless: f.nameless, since: now, unread: max(now, 1),
 		queues: f.queues, closedForRoom: f.closedForRoom, foundEmpty: true,
 	}
