@@ -170,9 +170,6 @@ func (cur *cursor) shorter() bool {
 	return cur.f.info.Size < cur.pos.Next
 }
 
-// isInCopy reports whether the file of cur is a copy of the file that got the partition's id first.
-func (cur *cursor) isInCopy() bool { return isCopyOf(cur.entry.text, cur.f) }
-
 // isCopyOf reports whether f, which has the data of an id (text), is a copy: it has another inode
 // or birth time than the file that got the id first.
 func isCopyOf(text string, f *file) bool {
@@ -184,7 +181,7 @@ func isCopyOf(text string, f *file) bool {
 // this run or an earlier one.
 func (cur *cursor) isBeyond() bool {
 	size, end := cur.known()
-	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && cur.isInCopy()
+	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && isCopyOf(cur.entry.text, cur.f)
 }
 
 // left estimates how many bytes of the file the route has not read: at least 1 if there are any.

@@ -27,7 +27,7 @@ func (z *dormant) see(s Listed, info stat) bool {
 	}
 	d := z.table.byKey[keyOf(info)]
 	if d == nil {
-		return c.table.scans == c.lister.first && z.isDormantAlready(s, info)
+		return c.lister.first == 0 && z.isDormantAlready(s, info)
 	}
 	switch {
 	case d.birth != info.Birth && c.strategy.grows():

@@ -25,23 +25,18 @@ type dormantFile struct {
 // dormantTable holds the dormant files.
 type dormantTable struct {
 	byKey  map[fileid.Key]*dormantFile
-	byStem map[string]*dormantFile // the first one with this stem; the map is nil if not needed
+	byStem map[string]*dormantFile // the first one with this stem
 }
 
-func newDormantTable(stems bool) dormantTable {
-	t := dormantTable{byKey: make(map[fileid.Key]*dormantFile)}
-	if stems {
-		t.byStem = make(map[string]*dormantFile)
+func newDormantTable() dormantTable {
+	return dormantTable{
+		byKey: make(map[fileid.Key]*dormantFile), byStem: make(map[string]*dormantFile),
 	}
-	return t
 }
 
 // put adds d. No other record may have its key.
 func (t *dormantTable) put(d *dormantFile) {
 	t.byKey[d.key] = d
-	if t.byStem == nil {
-		return
-	}
 	of := stem(d.label)
 	d.next = t.byStem[of]
 	if d.next != nil {

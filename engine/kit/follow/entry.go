@@ -209,21 +209,21 @@ func (s *identities) close() {
 
 // unref removes one cursor of e, which belongs to r. keep is set if r was closed after it had read
 // all of the file. unref then keeps the entry of r in e.sealed, because the source can still
-// rename, move or delete the file.
-func (s *identities) unref(e *Entry, r *Reader, keep bool) {
+// rename, move or delete the file. unused reports whether no cursor of e is left.
+func (s *identities) unref(e *Entry, r *Reader, keep bool) (unused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if keep {
 		for i, at := range e.sealed {
 			if at.r == r {
 				e.sealed[i].r = nil
-				return
+				return false
 			}
 		}
 	}
 	e.unseal(r)
 	if e.refs--; e.refs > 0 {
-		return
+		return false
 	}
 	if e.phase != over && s.byID[e.text] == e {
 		delete(s.byID, e.text)
@@ -231,13 +231,7 @@ func (s *identities) unref(e *Entry, r *Reader, keep bool) {
 	if e.phase == known {
 		s.unkeyLocked(e)
 	}
-}
-
-// isUnused reports whether no route has a cursor of e.
-func (s *identities) isUnused(e *Entry) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.refs == 0
+	return true
 }
 
 func (e *Entry) unseal(r *Reader) {

@@ -149,6 +149,12 @@ func (f *file) readHead(buf []byte) ([]byte, error) {
 	return buf[:n], f.readFull(buf[:n], 0)
 }
 
+// readBefore returns the last bytes before a position, at most fileid.MaxBefore of them.
+func (f *file) readBefore(at int64) ([]byte, error) {
+	before := make([]byte, min(at, fileid.MaxBefore))
+	return before, f.readFull(before, at-int64(len(before)))
+}
+
 // readFull fills buf. It returns io.ErrUnexpectedEOF if the file is too short.
 func (f *file) readFull(buf []byte, off int64) error {
 	return lines.ReadFull(f.data(), buf, off)
