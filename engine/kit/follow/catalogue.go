@@ -34,7 +34,7 @@ type Catalogue struct {
 	ids   identities
 	wakes wakes
 	idle  chan struct{} // Watch: a listing has found nothing
-	limit atomic.Int64  // see openLimit; it is lowered only with mu held
+	limit openLimit
 	held  atomic.Pointer[deletedFiles]
 
 	mu       sync.Mutex // guards the fields below
@@ -66,7 +66,7 @@ func New(place Place, o Options, h stream.Host, log *slog.Logger) *Catalogue {
 		o: o, place: place, h: h, log: log, start: time.Now(), clock: clock{settle: o.Settle}, ids: newIdentities(),
 		idle: make(chan struct{}, 1), wakes: wakes{run: make(chan struct{}, 1)},
 	}
-	c.limit.Store(int64(o.OpenFiles))
+	c.limit.n.Store(int64(o.OpenFiles))
 	c.reset()
 	return c
 }

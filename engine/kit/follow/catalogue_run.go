@@ -144,7 +144,7 @@ func (c *Catalogue) pending() []*file {
 	}
 	slices.SortFunc(out, func(a, b *file) int { return cmp.Or(compareTimes(a, b), byLabel(a, b)) })
 	out = slices.Compact(out)
-	most := max(1, c.openLimit()/2)
+	most := max(1, c.limit.get()/2)
 	return out[max(0, len(out)-most):]
 }
 

@@ -2,22 +2,25 @@ package follow
 
 import (
 	"errors"
+	"sync/atomic"
 	"syscall"
 )
 
 // minOpen is the lowest number of open files to which the process's limit reduces a source.
 const minOpen = 4
 
-// openLimit returns the maximum number of open files of the source: open_files, or less if too few
-// descriptors are available.
-func (c *Catalogue) openLimit() int { return int(c.limit.Load()) }
+// openLimit is the maximum number of open files of a source: open_files, or less if too few
+// descriptors are available. It never grows, and is lowered only with Catalogue.mu held.
+type openLimit struct{ n atomic.Int64 }
 
-// lowerOpenLimit lowers the limit of open files to n and reports whether it was higher.
-func (c *Catalogue) lowerOpenLimit(n int) bool {
-	if c.openLimit() <= n {
+func (l *openLimit) get() int { return int(l.n.Load()) }
+
+// lower lowers the limit to n and reports whether it was higher.
+func (l *openLimit) lower(n int) bool {
+	if l.get() <= n {
 		return false
 	}
-	c.limit.Store(int64(n))
+	l.n.Store(int64(n))
 	return true
 }
 
@@ -36,7 +39,7 @@ func (c *Catalogue) CheckLimit() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if most := max(minOpen, process/2); c.lowerOpenLimit(most) {
+	if most := max(minOpen, process/2); c.limit.lower(most) {
 		c.log.Warn("fewer files are held open than open_files: raise the limit of open files of "+
 			"the process (ulimit -n)",
 			"open_files", c.o.OpenFiles, "process_limit", process, "used", most)

@@ -152,9 +152,12 @@ func (z *dormant) reactivateRelated(label string) {
 	var related []*dormantFile
 	for n := len(base); n > 0; n-- {
 		found := 0
-		for d := z.table.byStem[base[:n]]; d != nil && found < maxRelated; d = d.next {
-			related = append(related, d)
-			found++
+		of := z.table.hash(base[:n])
+		for d := z.table.byStem[of]; d != nil && found < maxRelated; d = d.next {
+			if stem(d.label) == base[:n] {
+				related = append(related, d)
+				found++
+			}
 		}
 	}
 	for _, d := range related {

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -19,25 +20,30 @@ type dormantFile struct {
 	birth      stamp
 	nameLen    int32        // the last nameLen bytes of label are its name beneath dir
 	scan       uint32       // the last listing in which it was seen
-	next, prev *dormantFile // neighbours in the list of dormant files with the same stem
+	next, prev *dormantFile // neighbours in the list of dormant files with the same stem hash
 }
 
 // dormantTable holds the dormant files.
 type dormantTable struct {
 	byKey  map[fileid.Key]*dormantFile
-	byStem map[string]*dormantFile // the first one with this stem
+	byStem map[uint64]*dormantFile // the first one with this stem hash; hashes need less memory
+	seed   maphash.Seed
 }
 
 func newDormantTable() dormantTable {
 	return dormantTable{
-		byKey: make(map[fileid.Key]*dormantFile), byStem: make(map[string]*dormantFile),
+		byKey: make(map[fileid.Key]*dormantFile), byStem: make(map[uint64]*dormantFile),
+		seed: maphash.MakeSeed(),
 	}
 }
+
+// hash returns the hash of a stem.
+func (t *dormantTable) hash(stem string) uint64 { return maphash.String(t.seed, stem) }
 
 // put adds d. No other record may have its key.
 func (t *dormantTable) put(d *dormantFile) {
 	t.byKey[d.key] = d
-	of := stem(d.label)
+	of := t.hash(stem(d.label))
 	d.next = t.byStem[of]
 	if d.next != nil {
 		d.next.prev = d
@@ -51,7 +57,7 @@ func (t *dormantTable) remove(d *dormantFile) {
 		return
 	}
 	delete(t.byKey, d.key)
-	switch of := stem(d.label); {
+	switch of := t.hash(stem(d.label)); {
 	case d.prev != nil:
 		d.prev.next = d.next
 	case d.next != nil:

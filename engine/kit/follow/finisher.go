@@ -153,7 +153,7 @@ func (n Finisher) MayHold() bool {
 	s := &n.c.ids
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return n.c.watched.held+len(n.c.watched.news) < min(maxHeld, n.c.openLimit()/2)
+	return n.c.watched.held+len(n.c.watched.news) < min(maxHeld, n.c.limit.get()/2)
 }
 
 // Tell notes that the source has finished the file of e, which is now called name in dir. If dir

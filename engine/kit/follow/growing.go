@@ -301,7 +301,7 @@ func (g *growing) sealed(cur *cursor) {
 	// The file is released when all routes have saved that they have read its end. Until then it
 	// stays open, with two exceptions: such files already take a quarter of the limit of open
 	// files, or Catalogue.Run is not running.
-	if !c.running || g.kept >= max(1, c.openLimit()/4) || g.isSaved(f) {
+	if !c.running || g.kept >= max(1, c.limit.get()/4) || g.isSaved(f) {
 		c.end(f)
 	}
 }

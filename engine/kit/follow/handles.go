@@ -108,7 +108,7 @@ func (h *handles) add(f *file, handle vfs.File) {
 // handle only if open_files files are open, not if only a lower limit is reached (see openLimit).
 // If files may grow, it closes other handles first.
 func (h *handles) makeRoom() {
-	for len(h.open) >= h.c.openLimit() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
+	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
 		continue
 	}
 }
@@ -167,7 +167,7 @@ func (h *handles) openFewer() bool {
 	if len(h.open) == before {
 		return false
 	}
-	if h.c.lowerOpenLimit(most) {
+	if h.c.limit.lower(most) {
 		h.c.log.Warn("the process has too many files open; fewer are held open: raise its limit "+
 			"(ulimit -n), or lower open_files",
 			"open_files", h.c.o.OpenFiles, "used", most)
