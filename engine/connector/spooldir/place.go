@@ -80,9 +80,15 @@ func (p place) Finished(found func(follow.Listed)) error {
 	if p.s.o.Recursive {
 		depth = maxDepth
 	}
-	err := p.regular(p.s.dir, ".", depth, p.s.names.done, found)
+	in := func(dir vfs.Dir) func(string, vfs.Info) {
+		return func(name string, info vfs.Info) {
+			found(follow.Listed{Dir: dir, Name: name, Label: name, Info: info})
+		}
+	}
+	err := follow.FindRegular(p.s.dir, ".", depth, p.s.names.done, in(p.s.dir))
 	if err == nil && p.s.moved != nil {
-		err = p.regular(p.s.moved, ".", depth, func(string) bool { return true }, found)
+		every := func(string) bool { return true }
+		err = follow.FindRegular(p.s.moved, ".", depth, every, in(p.s.moved))
 	}
 	return err
 }
@@ -91,31 +97,4 @@ func (p place) Finished(found func(follow.Listed)) error {
 // missing and may come back, such as an unmounted volume.
 func (p place) FolderMissing(label string, dev uint64) bool {
 	return follow.IsFolderMissing(p.s.dir, path.Dir(label), dev)
-}
-
-// regular finds the wanted regular files in a directory, and in its subdirectories down to depth.
-// beneath is the path of the directory, relative to dir. Each file is passed to the function found.
-func (p place) regular(dir vfs.Dir, beneath string, depth int, wanted func(base string) bool,
-	found func(follow.Listed)) error {
-	entries, err := dir.Entries(beneath)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		full := path.Join(beneath, e.Name)
-		if e.Type.IsDir() && depth > 0 && !hidden(e.Name) {
-			if err := p.regular(dir, full, depth-1, wanted, found); err != nil {
-				return err
-			}
-		}
-		if !e.Type.IsRegular() || !wanted(e.Name) {
-			continue
-		}
-		if info, err := dir.Stat(full); err == nil {
-			found(follow.Listed{Dir: dir, Name: full, Label: full, Info: info})
-		}
-	}
-	return nil
 }

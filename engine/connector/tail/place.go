@@ -225,26 +225,10 @@ func (p *place) siblings(label string, found func(follow.Listed)) error {
 		if err != nil {
 			continue
 		}
-		return beside(r, dir, rel, found)
-	}
-	return nil
-}
-
-func beside(r *root, dir vfs.Dir, folder string, found func(follow.Listed)) error {
-	entries, err := dir.Entries(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !e.Type.IsRegular() {
-			continue
-		}
-		full := path.Join(folder, e.Name)
-		if info, err := dir.Stat(full); err == nil && info.Mode.IsRegular() {
-			found(follow.Listed{Dir: r, Name: full, Label: r.label(full), Info: info})
-		}
+		every := func(string) bool { return true }
+		return follow.FindRegular(dir, rel, 0, every, func(name string, info vfs.Info) {
+			found(follow.Listed{Dir: r, Name: name, Label: r.label(name), Info: info})
+		})
 	}
 	return nil
 }

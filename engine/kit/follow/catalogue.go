@@ -81,7 +81,7 @@ func (c *Catalogue) reset() {
 	c.handles = handles{c: c}
 	c.identify, c.copies = identifier{c: c}, copies{c: c}
 	c.rotation, c.unpacker = newRotation(c), unpacker{c: c}
-	c.dormant = dormant{c: c, table: newDormantTable(c.o.Growing != nil)}
+	c.dormant = dormant{c: c, table: newDormantTable()}
 	c.watched = watched{c: c, news: c.watched.news}
 	if c.o.Growing != nil {
 		c.strategy = &growing{c: c, o: c.o.Growing}
@@ -135,7 +135,7 @@ func (c *Catalogue) join(r *Reader) {
 	c.wakes.add(r.wake)
 	c.pace.soon()
 	c.lister.searchStored = true
-	if r.first == 0 && c.lister.begun {
+	if r.first == 0 && c.lister.first > 0 {
 		r.first = c.table.scans
 	}
 	c.dormant.joined(r)
@@ -246,7 +246,6 @@ func (c *Catalogue) closeAll() error {
 	for _, f := range slices.Clone(c.handles.open) {
 		errs = append(errs, f.close())
 	}
-	c.unpacker.decoders.Close()
 	errs = append(errs, c.watched.closeNews())
 	c.ids.close()
 	c.reset()

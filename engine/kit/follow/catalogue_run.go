@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -138,16 +139,11 @@ func (c *Catalogue) updateRoutes() error {
 // returns the most recently changed ones. Their number is at most half of the limit of open files.
 func (c *Catalogue) pending() []*file {
 	var out []*file
-	seen := make(map[*file]bool)
 	for _, r := range c.readers {
-		for _, f := range c.lister.todo(r, c.now()) {
-			if !seen[f] {
-				seen[f] = true
-				out = append(out, f)
-			}
-		}
+		out = append(out, c.lister.todo(r, c.now())...)
 	}
-	slices.SortStableFunc(out, compareTimes)
+	slices.SortFunc(out, func(a, b *file) int { return cmp.Or(compareTimes(a, b), byLabel(a, b)) })
+	out = slices.Compact(out)
 	most := max(1, c.limit.get()/2)
 	return out[max(0, len(out)-most):]
 }
@@ -174,11 +170,14 @@ func (f *file) recordUnread() {
 	if f.view != nil || !f.blank() || f.info.Size == 0 || f.handle == nil {
 		return
 	}
-	head, before := make([]byte, min(f.info.Size, fileid.MaxHead)), make([]byte, min(f.info.Size, fileid.MaxBefore))
-	if f.readFull(head, 0) != nil || f.readFull(before, f.info.Size-int64(len(before))) != nil {
+	head, err := f.readHead(make([]byte, fileid.MaxHead))
+	if err != nil {
 		return // the next look reports the reason
 	}
-	p := fileid.Fingerprint{}.WithHead(head).WithPlace(f.info.Size, before)
+	p, err := f.fingerprintAt(f.info.Size, head)
+	if err != nil {
+		return
+	}
 	p.ModTime = int64(f.info.ModTime)
 	f.ensureExtras().unreadFingerprint = p
 }

@@ -71,7 +71,7 @@ func (u *unpacker) firstHead(f *file, l *filler) ([]byte, error) {
 			return head, err
 		}
 		f.view = u.newView(kind)
-		if err := f.attachView(); err != nil {
+		if err := f.attachViews(); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +107,7 @@ func (cur *cursor) ownView() error {
 		return nil
 	}
 	cur.own = cur.r.c.unpacker.newView(f.view.Kind())
-	return f.attachView()
+	return f.attachViews()
 }
 
 // isWhole reports whether a compressed file has been unchanged long enough to count as whole: for

@@ -159,14 +159,12 @@ func (k *copies) holdBack(f *file) bool {
 	return isHeld
 }
 
-// mayCompareAgain reports whether to compare a held-back file with others once more. It returns
-// true if the file has changed since the last comparison, or if a listing since then has found any
-// file new, renamed, deleted or shorter. It also returns true after PollMax, because a listing does
-// not show every change.
+// mayCompareAgain reports whether to compare a held-back file with others once more: if the file
+// has changed since the last comparison, or PollMax after it.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	a := f.ensureExtras()
 	at := a.compared + k.c.o.PollMax
-	if now < at && f.since <= a.compared && k.c.table.changed <= a.compared {
+	if now < at && f.since <= a.compared {
 		k.c.pace.dueAt(at)
 		return false
 	}
@@ -177,7 +175,7 @@ func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 // too, if g cannot be read now. If g holds other data, the identity of g awaits from now on another
 // file with the delivered data.
 func (k *copies) isIntact(g *file) bool {
-	if !k.c.handles.refreshNow(g) {
+	if !k.c.handles.refresh(g) {
 		return false
 	}
 	cur := g.furthest()

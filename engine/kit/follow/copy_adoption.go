@@ -193,9 +193,8 @@ func (k *copies) endOriginal(cur *cursor) {
 	cur.original = nil
 	r.lostCursors = append(r.lostCursors, original)
 	r.noteUnsaved(original)
-	k.c.ids.unref(original.entry, r, false)
 	e := original.entry
-	if !k.c.ids.isUnused(e) {
+	if !k.c.ids.unref(e, r, false) {
 		return
 	}
 	k.c.ids.end(e)

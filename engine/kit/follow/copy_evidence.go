@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -15,14 +16,15 @@ func (k *copies) equals(f, g *file, head []byte) bool {
 	if n == 0 {
 		return false
 	}
-	mine, other := make([]byte, fileid.MaxBefore), make([]byte, fileid.MaxHead)
-	if g.readFull(other[:n], 0) != nil || !slices.Equal(head[:n], other[:n]) {
+	first := make([]byte, n)
+	if g.readFull(first, 0) != nil || !bytes.Equal(head[:n], first) {
 		return false
 	}
 	to := g.size()
 	to = min(to, f.holds(to))
-	n = min(to, fileid.MaxBefore)
-	if f.readFull(mine[:n], to-n) != nil || g.readFull(other[:n], to-n) != nil || !slices.Equal(mine[:n], other[:n]) {
+	mine, err := f.readBefore(to)
+	other, otherErr := g.readBefore(to)
+	if err != nil || otherErr != nil || !bytes.Equal(mine, other) {
 		return false
 	}
 	a := f.ensureExtras()

@@ -24,14 +24,12 @@ type cursor struct {
 
 	// own is a separate decompressor of a compressed file. It is nil for the first route of the
 	// file, which uses the decompressor of the file.
-	own        *unpack.File
-	ownAt      stamp
-	verified   version       // version of the file in which the delivered data was found
-	verifiedAt time.Duration // growing: when that was verified
-	drained    int64         // at this size of the file all whole records were handed out
-	last       int64         // where it was sealed, in bytes of the file
-	skipTo     int64         // growing: everything before counts as read
-	unread     time.Duration // since when bytes have been waiting, 0 if none are
+	own      *unpack.File
+	verified version       // version of the file in which the delivered data was found
+	drained  int64         // at this size of the file all whole records were handed out
+	last     int64         // where it was sealed, in bytes of the file
+	skipTo   int64         // growing: everything before counts as read
+	unread   time.Duration // since when bytes have been waiting, 0 if none are
 	// if the file is compressed and its decompressor was dropped: the number of unread bytes at
 	// that time, plus 1. Otherwise 0
 	leftPacked int64
@@ -172,9 +170,6 @@ func (cur *cursor) shorter() bool {
 	return cur.f.info.Size < cur.pos.Next
 }
 
-// isInCopy reports whether the file of cur is a copy of the file that got the partition's id first.
-func (cur *cursor) isInCopy() bool { return isCopyOf(cur.entry.text, cur.f) }
-
 // isCopyOf reports whether f, which has the data of an id (text), is a copy: it has another inode
 // or birth time than the file that got the id first.
 func isCopyOf(text string, f *file) bool {
@@ -186,7 +181,7 @@ func isCopyOf(text string, f *file) bool {
 // this run or an earlier one.
 func (cur *cursor) isBeyond() bool {
 	size, end := cur.known()
-	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && cur.isInCopy()
+	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && isCopyOf(cur.entry.text, cur.f)
 }
 
 // left estimates how many bytes of the file the route has not read: at least 1 if there are any.

@@ -10,22 +10,18 @@ import (
 const minOpen = 4
 
 // openLimit is the maximum number of open files of a source: open_files, or less if too few
-// descriptors are available. It never grows. It is safe for concurrent use.
+// descriptors are available. It never grows, and is lowered only with Catalogue.mu held.
 type openLimit struct{ n atomic.Int64 }
 
 func (l *openLimit) get() int { return int(l.n.Load()) }
 
 // lower lowers the limit to n and reports whether it was higher.
 func (l *openLimit) lower(n int) bool {
-	for {
-		was := l.n.Load()
-		if was <= int64(n) {
-			return false
-		}
-		if l.n.CompareAndSwap(was, int64(n)) {
-			return true
-		}
+	if l.get() <= n {
+		return false
 	}
+	l.n.Store(int64(n))
+	return true
 }
 
 // outOfDescriptors reports whether the process, or the system, has too many files open.
@@ -41,6 +37,8 @@ func (c *Catalogue) CheckLimit() {
 	if process == 0 {
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if most := max(minOpen, process/2); c.limit.lower(most) {
 		c.log.Warn("fewer files are held open than open_files: raise the limit of open files of "+
 			"the process (ulimit -n)",

@@ -25,9 +25,9 @@ func (z *dormant) see(s Listed, info stat) bool {
 	if !c.o.Keep && !c.strategy.grows() {
 		return false
 	}
-	d := z.table.get(keyOf(info))
+	d := z.table.byKey[keyOf(info)]
 	if d == nil {
-		return c.table.scans == c.lister.first && z.isDormantAlready(s, info)
+		return c.lister.first == 0 && z.isDormantAlready(s, info)
 	}
 	switch {
 	case d.birth != info.Birth && c.strategy.grows():
@@ -72,10 +72,10 @@ func (z *dormant) isDormantAlready(s Listed, info stat) bool {
 
 // add adds the dormant file s with an id (text). scan is the last listing in which it was seen.
 func (z *dormant) add(s Listed, text string, info stat, scan uint32) {
-	d := dormantFile{text: text, key: keyOf(info), size: info.Size, modTime: info.ModTime,
+	d := &dormantFile{text: text, key: keyOf(info), size: info.Size, modTime: info.ModTime,
 		birth: info.Birth, scan: scan}
 	if z.c.strategy.grows() {
-		d.dir, d.label, d.name = s.Dir, s.Label, len(s.Name)
+		d.dir, d.label, d.nameLen = s.Dir, s.Label, int32(len(s.Name))
 	}
 	z.table.put(d)
 }
@@ -83,8 +83,8 @@ func (z *dormant) add(s Listed, text string, info stat, scan uint32) {
 // reactivate recreates the identity of a dormant file. It returns nil if no route has stored
 // progress in the file.
 func (z *dormant) reactivate(d *dormantFile) *Entry {
-	c, text, key, was := z.c, d.text, d.key, *d
-	z.table.remove(key)
+	c, text := z.c, d.text
+	z.table.remove(d)
 	var e *Entry
 	for _, r := range c.readers {
 		m, ok := r.resume(text)
@@ -98,9 +98,9 @@ func (z *dormant) reactivate(d *dormantFile) *Entry {
 		}
 	}
 	if e == nil {
-		c.ids.reserve(&was)
+		c.ids.reserve(d)
 	}
-	z.reactivated = append(z.reactivated, key)
+	z.reactivated = append(z.reactivated, d.key)
 	return e
 }
 
@@ -116,12 +116,10 @@ func (z *dormant) awaitSuccessor(d *dormantFile) {
 // before new files are identified, because a new file may be a copy of one of them.
 func (z *dormant) missed() {
 	c := z.c
-	z.table.each(func(d *dormantFile) bool {
-		if d.scan != c.table.scans {
-			z.awaitSuccessor(d)
-		}
-		return true
-	})
+	isMissing := func(d *dormantFile) bool { return d.scan != c.table.scans }
+	for _, d := range z.table.matching(isMissing) {
+		z.awaitSuccessor(d)
+	}
 	var again []*file
 	for _, key := range z.reactivated {
 		if f := c.table.byKey[key]; f != nil {
@@ -138,7 +136,7 @@ func (z *dormant) followAgain(d *dormantFile) {
 	if c.table.byLabel[label] != nil || c.table.byKey[key] != nil {
 		return
 	}
-	s := Listed{Dir: d.dir, Name: label[len(label)-d.name:], Label: label}
+	s := Listed{Dir: d.dir, Name: label[len(label)-int(d.nameLen):], Label: label}
 	info := stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev, Ino: key.Ino, Links: 1}
 	f := newFile(s, info, c.now(), d.scan)
 	z.reactivate(d)
@@ -151,43 +149,44 @@ func (z *dormant) followAgain(d *dormantFile) {
 // label app.log.1. The new file can only be compared with followed files.
 func (z *dormant) reactivateRelated(label string) {
 	base := path.Base(label)
-	var related []dormantFile
-	for n := len(base); n > 0 && z.table.len() > 0; n-- {
-		related = z.table.ofStem(related, base[:n], maxRelated)
+	var related []*dormantFile
+	for n := len(base); n > 0; n-- {
+		found := 0
+		of := z.table.hash(base[:n])
+		for d := z.table.byStem[of]; d != nil && found < maxRelated; d = d.next {
+			if stem(d.label) == base[:n] {
+				related = append(related, d)
+				found++
+			}
+		}
 	}
-	for i := range related {
-		z.followAgain(&related[i])
+	for _, d := range related {
+		z.followAgain(d)
 	}
 }
 
 // joined follows those dormant files (which are only listed until they change) again that a newly
 // joined route has not delivered completely.
 func (z *dormant) joined(r *Reader) {
-	z.table.each(func(d *dormantFile) bool {
-		info := stat{Size: d.size, ModTime: d.modTime}
-		if r.isWhole(d.text, info) {
-			return true
-		}
+	isUnread := func(d *dormantFile) bool {
+		return !r.isWhole(d.text, stat{Size: d.size, ModTime: d.modTime})
+	}
+	for _, d := range z.table.matching(isUnread) {
 		if z.c.strategy.grows() {
 			z.followAgain(d)
 		} else {
 			z.reactivate(d) // the next listing finds it
 		}
-		return true
-	})
+	}
 	z.reactivated = nil
 }
 
-// forget removes the dormant file with this id from the table of dormant files.
-func (z *dormant) forget(id string) {
-	z.table.each(func(d *dormantFile) bool {
-		if d.text == id {
-			z.c.ids.reserve(d)
-			z.table.remove(d.key)
-			return false
-		}
-		return true
-	})
+// forget removes the dormant file with this id and inode from the table of dormant files.
+func (z *dormant) forget(id string, key fileid.Key) {
+	if d := z.table.byKey[key]; d != nil && d.text == id {
+		z.c.ids.reserve(d)
+		z.table.remove(d)
+	}
 }
 
 // retire makes files dormant (only listed until they change) once all routes have delivered them
@@ -295,7 +294,7 @@ func (z *dormant) isSaved(f *file) bool {
 // its own label. If its own label was not listed, the file was renamed and is recognised under the
 // new label.
 func (z *dormant) isHardLink(label string, key fileid.Key) bool {
-	d := z.table.get(key)
+	d := z.table.byKey[key]
 	if d == nil {
 		return false
 	}

@@ -37,7 +37,8 @@ const (
 	known phase = iota // a file with this inode and head has the identity
 	// the inode holds other data now; the identity's data can be found only by its bytes
 	displaced
-	over // it is read to its end or lost: no file gets it again
+	// it is read to its end or lost: no file gets it again. It is kept until its progress is dropped
+	over
 )
 
 // sealing records that one route has sealed a file.
@@ -62,7 +63,6 @@ type identities struct {
 	byID  map[string]*Entry
 	byKey map[fileid.Key][]*Entry // known ones, by the inodes that hold their data
 	gens  map[fileid.Key]generation
-	past  map[string]bool // ids that are over, until their progress is dropped
 	// missing has the reported missing files of earlier runs. It is guarded by Catalogue.mu.
 	missing map[missing]bool
 }
@@ -73,8 +73,7 @@ type missing struct{ route, id string }
 func newIdentities() identities {
 	return identities{
 		byID: make(map[string]*Entry), byKey: make(map[fileid.Key][]*Entry),
-		gens: make(map[fileid.Key]generation), past: make(map[string]bool),
-		missing: make(map[missing]bool),
+		gens: make(map[fileid.Key]generation), missing: make(map[missing]bool),
 	}
 }
 
@@ -120,7 +119,6 @@ func (s *identities) end(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.phase = over
-	s.past[e.text] = true
 	s.unkeyLocked(e)
 }
 
@@ -129,14 +127,14 @@ func (s *identities) end(e *Entry) {
 func (s *identities) isOver(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.past[text]
+	e := s.byID[text]
+	return e != nil && e.phase == over
 }
 
 // forget removes an id when its progress is dropped.
 func (s *identities) forget(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.past, text)
 	if e := s.byID[text]; e != nil && e.phase == over && e.refs == 0 {
 		delete(s.byID, text)
 	}
@@ -165,7 +163,7 @@ func (s *identities) reserve(d *dormantFile) {
 func (s *identities) drop(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.refs == 0 && s.byID[e.text] == e {
+	if e.refs == 0 && e.phase != over && s.byID[e.text] == e {
 		delete(s.byID, e.text)
 		s.unkeyLocked(e)
 	}
@@ -211,35 +209,29 @@ func (s *identities) close() {
 
 // unref removes one cursor of e, which belongs to r. keep is set if r was closed after it had read
 // all of the file. unref then keeps the entry of r in e.sealed, because the source can still
-// rename, move or delete the file.
-func (s *identities) unref(e *Entry, r *Reader, keep bool) {
+// rename, move or delete the file. unused reports whether no cursor of e is left.
+func (s *identities) unref(e *Entry, r *Reader, keep bool) (unused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if keep {
 		for i, at := range e.sealed {
 			if at.r == r {
 				e.sealed[i].r = nil
-				return
+				return false
 			}
 		}
 	}
 	e.unseal(r)
 	if e.refs--; e.refs > 0 {
-		return
+		return false
 	}
-	if s.byID[e.text] == e {
+	if e.phase != over && s.byID[e.text] == e {
 		delete(s.byID, e.text)
 	}
 	if e.phase == known {
 		s.unkeyLocked(e)
 	}
-}
-
-// isUnused reports whether no route has a cursor of e.
-func (s *identities) isUnused(e *Entry) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.refs == 0
+	return true
 }
 
 func (e *Entry) unseal(r *Reader) {

@@ -2,11 +2,7 @@ package follow
 
 // HasEnded reports whether the file of a partition was read to its end or given up. The route may
 // not have saved this yet.
-func (r *Reader) HasEnded(id string) bool {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	return r.c.ids.past[id]
-}
+func (r *Reader) HasEnded(id string) bool { return r.c.ids.isOver(id) }
 
 // BeginRun starts the state in which Run is running, without its listings. EndRun ends it.
 func (c *Catalogue) BeginRun() {

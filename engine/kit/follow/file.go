@@ -27,12 +27,11 @@ type file struct {
 	cursors []*cursor
 
 	handle      vfs.File
-	refreshedAt time.Duration // when the handle was last asked for its size
-	used        uint64        // sequence number of the handle's last use
+	refreshedAt time.Duration // when the handle was last used, and asked for its size
 	// decompressor of the file; nil if the file is not compressed. Positions of a compressed file
 	// count decompressed bytes. The types stat and version have its compressed size
-	view   *unpack.File
-	viewAt stamp // the last change when the view was attached
+	view    *unpack.File
+	viewsAt stamp // the last change when the decompressors were attached
 
 	// time since which bytes wait to be read, if the file is not identified; 0 if there are
 	// none
@@ -150,6 +149,12 @@ func (f *file) readHead(buf []byte) ([]byte, error) {
 	return buf[:n], f.readFull(buf[:n], 0)
 }
 
+// readBefore returns the last bytes before a position, at most fileid.MaxBefore of them.
+func (f *file) readBefore(at int64) ([]byte, error) {
+	before := make([]byte, min(at, fileid.MaxBefore))
+	return before, f.readFull(before, at-int64(len(before)))
+}
+
 // readFull fills buf. It returns io.ErrUnexpectedEOF if the file is too short.
 func (f *file) readFull(buf []byte, off int64) error {
 	return lines.ReadFull(f.data(), buf, off)
@@ -206,22 +211,30 @@ func (cur *cursor) unchanged(id fileid.ID, buf []byte) (bool, error) {
 	return ok, err
 }
 
-// attachView updates the file's decompressors to its current size and handle.
-func (f *file) attachView() error {
-	if f.view != nil && !(f.view.Is(f.handle, f.info.Size) && f.viewAt == f.info.ModTime) {
-		f.viewAt = f.info.ModTime
-		if err := f.view.Attach(f.handle, f.info.Size); err != nil {
-			return err
-		}
+// views returns the decompressors of the file: its own, and those of cursors.
+func (f *file) views() (out []*unpack.File) {
+	if f.view != nil {
+		out = append(out, f.view)
 	}
 	for _, cur := range f.cursors {
-		if cur.own != nil && !(cur.own.Is(f.handle, f.info.Size) && cur.ownAt == f.info.ModTime) {
-			cur.ownAt = f.info.ModTime
-			if err := cur.own.Attach(f.handle, f.info.Size); err != nil {
+		if cur.own != nil {
+			out = append(out, cur.own)
+		}
+	}
+	return out
+}
+
+// attachViews updates the file's decompressors to its current size and handle.
+func (f *file) attachViews() error {
+	changed := f.viewsAt != f.info.ModTime
+	for _, v := range f.views() {
+		if changed || !v.Is(f.handle, f.info.Size) {
+			if err := v.Attach(f.handle, f.info.Size); err != nil {
 				return err
 			}
 		}
 	}
+	f.viewsAt = f.info.ModTime
 	return nil
 }
 
@@ -238,13 +251,8 @@ func (f *file) dropView() {
 
 // close closes the handle and the decompressors.
 func (f *file) close() error {
-	if f.view != nil {
-		f.view.Close()
-	}
-	for _, cur := range f.cursors {
-		if cur.own != nil {
-			cur.own.Close()
-		}
+	for _, v := range f.views() {
+		v.Close()
 	}
 	if f.handle == nil {
 		return nil

@@ -73,7 +73,8 @@ func (r *Reader) sweep(now time.Duration) {
 	}
 	missing := make(map[string]time.Duration)
 	var over []string
-	for id, key := range r.partitions() {
+	partitions := r.partitions()
+	for id, key := range partitions {
 		if there[key] {
 			continue
 		}
@@ -97,7 +98,7 @@ func (r *Reader) sweep(now time.Duration) {
 		if e := c.ids.get(id); e != nil && e.file == nil {
 			c.ids.drop(e)
 		}
-		c.dormant.forget(id)
+		c.dormant.forget(id, partitions[id])
 		g.add(id)
 	}
 }
@@ -112,10 +113,9 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 	for key := range c.table.byKey {
 		there[key] = true
 	}
-	c.dormant.table.each(func(d *dormantFile) bool {
-		there[d.key] = d.scan == c.table.scans
-		return true
-	})
+	for key, d := range c.dormant.table.byKey {
+		there[key] = d.scan == c.table.scans
+	}
 	for _, f := range c.watched.files {
 		there[keyOf(f.info)] = true
 	}
@@ -133,10 +133,9 @@ func (r *Reader) partitions() map[string]fileid.Key {
 			out[id] = e.id.Key()
 		}
 	}
-	r.c.dormant.table.each(func(d *dormantFile) bool {
-		out[d.text] = d.key
-		return true
-	})
+	for key, d := range r.c.dormant.table.byKey {
+		out[d.text] = key
+	}
 	r.notes.mu.Lock()
 	for text, t := range r.notes.byID {
 		key := t.fingerprint.Moved

@@ -4,53 +4,30 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"time"
 
 	"github.com/penstock-io/penstock/vfs"
 )
-
-// lookSpacing is the time for which a stat of a file's handle stays valid. It applies to
-// uncompressed files: to growing ones with an id, and to others while all routes are far from the
-// file's end.
-const lookSpacing = 5 * time.Millisecond
 
 // handles are the open files of a source, once for all routes. If there are too many, the least
 // recently used ones are closed.
 type handles struct {
 	c             *Catalogue
 	open          []*file
-	uses          uint64
 	closedForRoom []*file // growing: listed files without an open handle that may become dormant
 	keep          *file   // being compared with others, must stay open; nil: none
 }
 
-// refresh opens f if necessary, and stats it by its handle unless the recorded stat is recent
-// enough (see lookSpacing). It returns false if f cannot be read now.
+// refresh opens f if necessary, and stats it by its handle. It returns false if f cannot be read
+// now.
 func (h *handles) refresh(f *file) bool {
-	isEnough := h.c.strategy.grows() && f.entry != nil || isFarFromEnd(f, h.c.readers)
-	if f.handle == nil || f.view != nil || h.c.now()-f.refreshedAt >= lookSpacing || !isEnough {
-		return h.refreshNow(f)
-	}
-	h.use(f)
-	return true
-}
-
-func (h *handles) use(f *file) {
-	h.uses++
-	f.used = h.uses
-}
-
-// refreshNow is refresh with a new stat in any case.
-func (h *handles) refreshNow(f *file) bool {
 	if !h.restat(f) {
 		return false
 	}
-	h.use(f)
 	if err := h.c.unpacker.findView(f); err != nil {
 		h.fail(f, err)
 		return false
 	}
-	if err := f.attachView(); err != nil {
+	if err := f.attachViews(); err != nil {
 		h.fail(f, err)
 		return false
 	}
@@ -150,7 +127,7 @@ func (h *handles) closeOldest(lose bool) bool {
 			if oldest.byHandle() {
 				oldest = f
 			}
-		case f.used < oldest.used:
+		case f.refreshedAt < oldest.refreshedAt:
 			oldest = f
 		}
 	}

@@ -137,7 +137,7 @@ func (n *identifier) isStillListed(e *Entry, id fileid.ID) bool {
 	if f := n.c.table.byKey[id.Key()]; f != nil && f.entry == nil && isOf(id, f.info) {
 		return true
 	}
-	d := n.c.dormant.table.get(id.Key())
+	d := n.c.dormant.table.byKey[id.Key()]
 	return d != nil && isOf(id, stat{Dev: id.Dev, Ino: id.Ino, Birth: d.birth}) && d.text == e.text
 }
 
@@ -341,7 +341,7 @@ func (n *identifier) recogniseAll(files []*file) {
 	defer func() { n.meeting = false }()
 	for _, f := range files {
 		for tries := 0; tries < recogniseTries && f.entry == nil && !n.recall(f); tries++ {
-			if !c.handles.refreshNow(f) {
+			if !c.handles.refresh(f) {
 				if f.handle == nil && f.trouble == nil {
 					c.table.unlabel(f)
 					c.strategy.nameGone(f) // the next listing will not have it

@@ -50,7 +50,8 @@ func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
 func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.past[text] {
+	e := s.byID[text]
+	if e != nil && e.phase == over {
 		return nil
 	}
 	if given.Key() != moved.Key() {
@@ -58,7 +59,6 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 			s.reserveLocked(given)
 		}
 	}
-	e := s.byID[text]
 	if e == nil {
 		e = s.addLocked(moved, text)
 		e.name = name

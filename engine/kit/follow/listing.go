@@ -31,8 +31,7 @@ const listPatience = 10 * time.Second
 type lister struct {
 	c            *Catalogue
 	opened       bool               // a route has opened; no file is given up before that
-	begun        bool               // a listing has succeeded
-	first        uint32             // the first successful listing; until then the current one
+	first        uint32             // the first successful listing; 0: there was none
 	at           time.Duration      // when the last successful listing began
 	searchStored bool               // a route has stored progress of files that were not looked for yet
 	refused      map[string]refusal // by label
@@ -78,9 +77,6 @@ func (l *lister) list(now time.Duration, once bool) {
 	err := c.updateRoutes()
 	c.table.begin()
 	clear(l.folders)
-	if !l.begun {
-		l.first = c.table.scans
-	}
 	var rest []Listed
 	found := func(s Listed) { // first the unmoved ones, so that the others are known to have moved
 		if info := statOf(s.Info); !c.table.see(s.Label, info, now) && !c.dormant.see(s, info) {
@@ -94,7 +90,10 @@ func (l *lister) list(now time.Duration, once bool) {
 		l.failed(err, now, once)
 		return
 	}
-	l.begun, l.at, c.over = true, now, nil
+	if l.first == 0 {
+		l.first = c.table.scans
+	}
+	l.at, c.over = now, nil
 	delete(l.refused, ".")
 	for _, r := range c.readers {
 		if r.first == 0 {
@@ -110,7 +109,7 @@ func (l *lister) list(now time.Duration, once bool) {
 	for _, s := range rest {
 		l.track(s, now)
 	}
-	for _, f := range c.table.unlisted(now) {
+	for _, f := range c.table.unlisted() {
 		c.strategy.nameGone(f)
 	}
 	c.strategy.listed(now)
@@ -384,7 +383,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 	*f = file{
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan,
 		firstScan: f.firstScan,
-		handle:    f.handle, used: f.used,
+		handle:    f.handle, refreshedAt: f.refreshedAt,
 		state: f.state, nameless: f.nameless, since: now, unread: max(now, 1),
 		queues: f.queues, closedForRoom: f.closedForRoom, foundEmpty: true,
 	}

@@ -168,8 +168,8 @@ func (r *Reader) Metadata(m stream.Mark) string {
 // at the cursor. It hashes head, the first bytes of the file, and the bytes before the position,
 // which it reads.
 func (cur *cursor) setFingerprint(at int64, head []byte) error {
-	before := make([]byte, min(at, fileid.MaxBefore))
-	if err := cur.f.readFull(before, at-int64(len(before))); err != nil {
+	before, err := cur.f.readBefore(at)
+	if err != nil {
 		return err
 	}
 	cur.note.suffix = append(cur.note.suffix[:0], before...)
@@ -181,12 +181,9 @@ func (cur *cursor) setFingerprint(at int64, head []byte) error {
 // fingerprintAt returns the fingerprint of f at a position. It hashes head, the first bytes of the
 // file, and the bytes before the position, which it reads.
 func (f *file) fingerprintAt(at int64, head []byte) (fileid.Fingerprint, error) {
-	before := make([]byte, min(at, fileid.MaxBefore))
-	if err := f.readFull(before, at-int64(len(before))); err != nil {
-		return fileid.Fingerprint{}, err
-	}
+	before, err := f.readBefore(at)
 	p := fileid.Fingerprint{}.WithHead(head[:min(int64(len(head)), at)])
-	return p.WithPlace(at, before), nil
+	return p.WithPlace(at, before), err
 }
 
 // remember updates the fingerprint at the cursor with the data that the last Fill has read, from a

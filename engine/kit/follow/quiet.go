@@ -17,15 +17,6 @@ type quiet struct{ c *Catalogue }
 
 func (q *quiet) grows() bool { return false }
 
-// isFarFromEnd reports whether more than two batches of a file are still to be read.
-func isFarFromEnd(f *file, readers []*Reader) bool {
-	target := int64(0)
-	for _, r := range readers {
-		target = max(target, r.target)
-	}
-	return f.info.Size-f.read() > 2*target
-}
-
 func (q *quiet) endOf(f *file) (ending, bool) {
 	at, now := q.c.quietAt(f.info.ModTime, f.since)
 	return ending{sealed: at <= now, at: at}, true

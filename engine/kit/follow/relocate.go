@@ -136,10 +136,9 @@ func (c *Catalogue) renumber() {
 			files[born{key.Ino, f.info.Birth}] = f
 		}
 	}
-	c.dormant.table.each(func(d *dormantFile) bool {
-		devices[d.key.Dev] = true
-		return true
-	})
+	for key := range c.dormant.table.byKey {
+		devices[key.Dev] = true
+	}
 	n := 0
 	for _, e := range c.ids.withoutFile() {
 		id := e.id

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -45,7 +44,7 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 		err := c.o.Growing.Siblings(label, func(s Listed) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
-			known := c.table.byKey[key] != nil || c.dormant.table.get(key) != nil
+			known := c.table.byKey[key] != nil || c.dormant.table.byKey[key] != nil
 			if !known && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting, nil}) {
 				listed = append(listed, s)
 			}
@@ -283,9 +282,9 @@ const lateMost = 10 * packedWait
 func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 	c := t.c
 	var list []*file
-	of, id := stem(w.label), w.entry.id
+	id := w.entry.id
 	for _, f := range c.table.byKey {
-		if f.isUnidentified() && (strings.HasPrefix(path.Base(f.label), of) || isOf(id, f.info)) {
+		if f.isUnidentified() && (t.isRelated(f, w.label) || isOf(id, f.info)) {
 			list = append(list, f)
 		}
 	}

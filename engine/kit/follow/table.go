@@ -17,8 +17,6 @@ type table struct {
 	byKey     map[fileid.Key]*file // the same, and files that are read without a listed name
 	scans     uint32               // listings, including those that failed
 	displaced []*file              // in this listing: their labels were given to other files
-	// time of the last listing in which a file was new, renamed, deleted or emptied
-	changed time.Duration
 }
 
 // change is a listing's result for a name that is new or leads to another file than before.
@@ -47,13 +45,7 @@ func (t *table) see(label string, info stat, now time.Duration) bool {
 		return false
 	}
 	f.scan = t.scans
-	if info.Size < f.info.Size {
-		t.changed = now
-	}
 	f.update(info, now)
-	if f.handle != nil {
-		f.refreshedAt = now
-	}
 	return true
 }
 
@@ -62,7 +54,6 @@ func (t *table) see(label string, info stat, now time.Duration) bool {
 // its old label, the file was renamed. resolve returns the file of the label; for a hard link, this
 // is the file that is read.
 func (t *table) resolve(s Listed, info stat, now time.Duration) (change, *file) {
-	t.changed = now
 	key := keyOf(info)
 	f := t.byKey[key]
 	if f != nil && sameFile(f.info, info) {
@@ -95,7 +86,7 @@ func (t *table) displace(label string) {
 }
 
 // unlisted returns the files that the listing does not have, and removes them from byLabel.
-func (t *table) unlisted(now time.Duration) []*file {
+func (t *table) unlisted() []*file {
 	var list []*file
 	for _, f := range t.displaced {
 		if f.scan != t.scans && !slices.Contains(list, f) { // else it has another label
@@ -107,9 +98,6 @@ func (t *table) unlisted(now time.Duration) []*file {
 			delete(t.byLabel, label)
 			list = append(list, f)
 		}
-	}
-	if len(list) > 0 {
-		t.changed = now
 	}
 	slices.SortFunc(list, byLabel)
 	return list

@@ -90,7 +90,7 @@ func (m *folderModel) step(t *table) (gone []*file, renamed map[*file]string) {
 			f.label = name
 		}
 	}
-	return t.unlisted(time.Duration(t.scans)), renamed
+	return t.unlisted(), renamed
 }
 
 // FuzzTable compares the decisions of the table with the listed folder: each inode is one file,

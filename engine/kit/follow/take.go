@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
-	"github.com/penstock-io/penstock/vfs"
 )
 
 // ending is the known state of the end of a file.
@@ -228,22 +227,14 @@ func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
 	case before == 0:
 		return cur.hasSameBeginning(data)
 	}
-	if cur.verifiedAt > f.since+lookSpacing && isUntouched(f.handle, f.info) {
-		return true
-	}
-	now := c.now()
 	head := c.head[:fingerprint.Head]
 	if err := f.readFull(head, 0); err != nil {
 		return false
 	}
-	ok, err := seen && fingerprint.FitsHead(head), error(nil)
-	if !seen {
-		ok, err = f.fits(fingerprint, head, c.head[fileid.MaxHead:])
+	if seen {
+		return fingerprint.FitsHead(head)
 	}
-	if ok && err == nil {
-		cur.verifiedAt = now
-	}
-	return ok && err == nil
+	return c.copies.fits(f, fingerprint, head)
 }
 
 // hasSameBeginning reports whether a file still begins as it did when it got its id. data are its
@@ -262,25 +253,6 @@ func (cur *cursor) hasSameBeginning(data []byte) bool {
 func (cur *cursor) distrust() {
 	cur.verified = version{}
 	cur.r.c.pace.soon()
-}
-
-// oldStamp is the age from which a modification time reliably shows whether a file was changed.
-// Times of files are coarse on some file systems, up to 2 s. A write that comes more than oldStamp
-// after the previous one gives the file another modification time on all file systems.
-const oldStamp = 5 * time.Second
-
-// isUntouched reports whether an open file with an old modification time still has the size and
-// time that it had when its bytes were verified.
-func isUntouched(h vfs.File, was stat) bool {
-	if age := time.Now().UnixNano() - int64(was.ModTime); age < int64(oldStamp) {
-		return false
-	}
-	seen, err := h.Stat()
-	if err != nil {
-		return false
-	}
-	info := statOf(seen)
-	return info.Size == was.Size && info.ModTime == was.ModTime
 }
 
 // skip makes the route skip the bytes before cur.skipTo. It adds a span without bytes to b, so that

@@ -157,8 +157,7 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 				p.text, why)
 		}
 		m.belongs = p.joinRule(re)
-		m.closes = p.key == "end"
-		if m.closes {
+		if p.key == "end" {
 			m.last = re
 		}
 	}

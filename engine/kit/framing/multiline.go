@@ -14,13 +14,11 @@ import (
 type joinRule func(first, before, line []byte) bool
 
 // multiline joins several lines into one record. A record ends before a line that does not belong
-// to it. If the field closes is set, it also ends after a line that matches the regular expression
-// in the field last.
+// to it. It also ends after a line that matches the regular expression in the field last.
 type multiline struct {
 	belongs joinRule
-	closes  bool
-	last    *regexp.Regexp
-	most    int // maximum number of lines of a record
+	last    *regexp.Regexp // nil: no line ends a record
+	most    int            // maximum number of lines of a record
 }
 
 // Exact implements lines.Framing.
@@ -48,7 +46,7 @@ func (m multiline) Next(data []byte, last bool) lines.Frame {
 		case n >= m.most || !m.belongs(first, before, line):
 			return frameOf(data, at)
 		}
-		if m.closes && m.last.Match(line) {
+		if m.last != nil && m.last.Match(line) {
 			return frameOf(data, end)
 		}
 		before, at = line, end

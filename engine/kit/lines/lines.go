@@ -53,9 +53,6 @@ const MaxSpans = 4096
 // these bytes already contain as many records as the batch may have.
 const firstLook = 512 << 10
 
-// readMax bounds the size of one read.
-const readMax = 1 << 20
-
 // alignFrom is the minimum size of a read for which the memory of the batch is aligned to pages.
 // Alignment may waste a page, which is too much for a smaller read.
 const alignFrom = 64 << 10
@@ -383,23 +380,14 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 // want is the number that must be there at the end.
 func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
+	if have >= want {
+		return have, nil
+	}
+	b.Data = b.Data[:base+want]
 	if have == 0 && len(f.Before) > 0 {
-		n := min(want, readMax)
-		if err := f.readBehind(b.Data[:base+n], base, off); err != nil {
-			return have, err
-		}
-		have = n
+		return want, f.readBehind(b.Data, base, off)
 	}
-	for have < want {
-		n := min(want-have, readMax)
-		if err := ReadFull(f.ReaderAt, b.Data[base+have:base+have+n:base+have+n],
-			off+int64(have)); err != nil {
-			return have, err
-		}
-		have += n
-	}
-	b.Data = b.Data[:base+have]
-	return have, nil
+	return want, ReadFull(f.ReaderAt, b.Data[base+have:], off+int64(have))
 }
 
 // ReadFull fills buf from the given offset of a file. It returns io.ErrUnexpectedEOF if the file is

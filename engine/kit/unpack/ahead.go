@@ -29,30 +29,25 @@ type piece struct {
 // closed, only this goroutine may use the stream.
 type ahead struct {
 	s      *stream
+	chunks *Decoders
 	pieces chan piece
-	free   chan []byte
 	stop   chan struct{}
 	ended  chan struct{}
 }
 
-func startAhead(s *stream, run func(name string, run func(context.Context) error)) *ahead {
+func startAhead(s *stream, o Options) *ahead {
 	a := &ahead{
-		s: s, pieces: make(chan piece, aheadChunks), free: make(chan []byte, aheadChunks),
+		s: s, chunks: o.Decoders, pieces: make(chan piece, aheadChunks),
 		stop: make(chan struct{}), ended: make(chan struct{}),
 	}
-	run("unpack", a.run)
+	o.Go("unpack", a.run)
 	return a
 }
 
 func (a *ahead) run(ctx context.Context) error {
 	defer close(a.ended)
 	for {
-		var buf []byte
-		select {
-		case buf = <-a.free:
-		default:
-			buf = make([]byte, 0, chunkSize)
-		}
+		buf := a.chunks.chunk()
 		n, err := a.s.read(buf[:chunkSize])
 		select {
 		case a.pieces <- piece{buf[:n], err, a.s.member, a.s.src.off}:
@@ -125,10 +120,9 @@ func (f *File) more() {
 		}
 	}
 	if f.a == nil && f.o.Go != nil && f.run >= aheadFrom && f.s.src.size-f.s.src.off >= aheadLeft {
-		f.a = startAhead(f.s, f.o.Go)
+		f.a = startAhead(f.s, f.o)
 	}
 	if f.a != nil {
-		f.o.Decoders.supply(f.a.free)
 		if p, ok := f.a.take(); ok {
 			f.add(p)
 			return

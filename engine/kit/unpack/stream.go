@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -21,10 +22,6 @@ const (
 	maxZstdWindow = 128 << 20
 	// expansionFrom is the number of decompressed bytes after which MaxExpansion applies.
 	expansionFrom = 64 << 20
-	// maxDecoders is the number of unused decoders of each kind that are kept.
-	maxDecoders = 2
-	// maxFree is the number of empty chunks that are kept.
-	maxFree = 2
 )
 
 // inputSeen describes the compressed input that was read so far, so that [File.Attach] can
@@ -105,8 +102,7 @@ type stream struct {
 	from int64 // offset in the compressed input where the stream began
 	most int64 // MaxExpansion
 	src  input
-	br   *bufio.Reader // gzip
-	gz   *gzip.Reader
+	gz   *gzipDecoder
 	zs   *zstd.Decoder
 	open bool  // gzip: inside a member
 	out  int64 // bytes decompressed by this stream
@@ -156,8 +152,8 @@ func (s *stream) typedError(err error) error {
 // consumed returns the offset in the compressed input up to which the decoder has read. For gzip,
 // the bytes in its buffer do not count as read.
 func (s *stream) consumed() int64 {
-	if s.br != nil {
-		return s.src.off - int64(s.br.Buffered())
+	if s.gz != nil {
+		return s.src.off - int64(s.gz.in.Buffered())
 	}
 	return s.src.off
 }
@@ -192,7 +188,7 @@ var errGarbage = errors.New("the following bytes are not gzip")
 // beginMember reads the header of the next gzip member. It returns io.EOF if there is none. Zeros
 // up to the end of the file count as padding, as written by tape drives.
 func (s *stream) beginMember() error {
-	next, err := s.br.Peek(1)
+	next, err := s.gz.in.Peek(1)
 	if err != nil {
 		return err
 	}
@@ -201,15 +197,15 @@ func (s *stream) beginMember() error {
 			if next[0] != 0 {
 				return errGarbage
 			}
-			_, _ = s.br.Discard(1)
-			next, err = s.br.Peek(1)
+			_, _ = s.gz.in.Discard(1)
+			next, err = s.gz.in.Peek(1)
 		}
 		return err
 	}
-	if next, _ = s.br.Peek(MaxMagic); s.member.raw > 0 && len(next) > 1 && Detect(next) != Gzip {
+	if next, _ = s.gz.in.Peek(MaxMagic); s.member.raw > 0 && len(next) > 1 && Detect(next) != Gzip {
 		return errGarbage
 	}
-	switch err := s.gz.Reset(s.br); {
+	switch err := s.gz.Reset(s.gz.in); {
 	case err == io.EOF:
 		return io.ErrUnexpectedEOF
 	case err != nil:
@@ -219,84 +215,65 @@ func (s *stream) beginMember() error {
 	return nil
 }
 
-// Decoders keeps unused decoders and chunks for the next file, because new ones take memory and
-// time. The zero value is ready to use. Decoders are not safe for concurrent use.
+// Decoders keeps unused decoders and chunks for the next stream, because new ones take memory and
+// time. The zero value is ready to use. Decoders are safe for concurrent use.
 type Decoders struct {
-	gz []*gzip.Reader
-	br []*bufio.Reader
-	zs []*zstd.Decoder
+	gzip, zstd, chunks sync.Pool
+}
 
-	chunks [][]byte // empty
+// gzipDecoder is a decoder with a buffer for its compressed input.
+type gzipDecoder struct {
+	*gzip.Reader
+	in *bufio.Reader
 }
 
 // chunk returns an empty chunk.
 func (d *Decoders) chunk() []byte {
-	if n := len(d.chunks); n > 0 {
-		b := d.chunks[n-1]
-		d.chunks = d.chunks[:n-1]
-		return b
+	if chunk, ok := d.chunks.Get().(*[chunkSize]byte); ok {
+		return chunk[:0]
 	}
 	return make([]byte, 0, chunkSize)
 }
 
 // keep stores a chunk for later use if it has the usual size. Its content is lost.
 func (d *Decoders) keep(chunk []byte) {
-	if cap(chunk) == chunkSize && len(d.chunks) < maxFree {
-		d.chunks = append(d.chunks, chunk[:0])
+	if cap(chunk) == chunkSize {
+		d.chunks.Put((*[chunkSize]byte)(chunk[:chunkSize]))
 	}
 }
 
-// supply moves stored chunks to the channel from which a goroutine that decompresses in advance
-// takes them, until the channel is full or no chunk is left. Nothing else may send to the channel.
-func (d *Decoders) supply(free chan<- []byte) {
-	for len(d.chunks) > 0 && len(free) < cap(free) {
-		free <- d.chunk()
-	}
-}
-
+// begin gives s a decoder.
 func (d *Decoders) begin(s *stream) error {
 	if s.kind == Gzip {
-		if n := len(d.gz); n > 0 {
-			s.gz, s.br = d.gz[n-1], d.br[n-1]
-			d.gz, d.br = d.gz[:n-1], d.br[:n-1]
-		} else {
-			s.gz, s.br = new(gzip.Reader), bufio.NewReaderSize(nil, inputSize)
+		z, ok := d.gzip.Get().(*gzipDecoder)
+		if !ok {
+			z = &gzipDecoder{new(gzip.Reader), bufio.NewReaderSize(nil, inputSize)}
 		}
-		s.br.Reset(&s.src)
+		z.in.Reset(&s.src)
+		s.gz = z
 		return nil
 	}
-	if n := len(d.zs); n > 0 {
-		s.zs = d.zs[n-1]
-		d.zs = d.zs[:n-1]
-		return s.zs.Reset(&s.src)
+	if z, ok := d.zstd.Get().(*zstd.Decoder); ok {
+		s.zs = z
+		return z.Reset(&s.src)
 	}
-	zs, err := zstd.NewReader(&s.src,
+	z, err := zstd.NewReader(&s.src,
 		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(false),
 		zstd.WithDecoderMaxWindow(maxZstdWindow))
-	s.zs = zs
+	s.zs = z
 	return err
 }
 
 // end stores a stream's decoder for later use.
 func (d *Decoders) end(s *stream) {
-	switch {
-	case s.gz != nil && len(d.gz) < maxDecoders:
-		s.br.Reset(nil)
-		d.gz, d.br = append(d.gz, s.gz), append(d.br, s.br)
-	case s.zs != nil && len(d.zs) < maxDecoders && s.zs.Reset(nil) == nil:
-		d.zs = append(d.zs, s.zs)
-	case s.zs != nil:
-		s.zs.Close()
+	if s.gz != nil {
+		s.gz.in.Reset(nil)
+		d.gzip.Put(s.gz)
+	}
+	if s.zs != nil && s.zs.Reset(nil) == nil {
+		d.zstd.Put(s.zs)
 	}
 	s.gz, s.zs = nil, nil
-}
-
-// Close frees the decoders.
-func (d *Decoders) Close() {
-	for _, z := range d.zs {
-		z.Close()
-	}
-	d.gz, d.br, d.zs, d.chunks = nil, nil, nil, nil
 }
 
 // A TruncatedError means that the file ends in the middle of a compressed stream. Either the file

@@ -77,8 +77,7 @@ type Options struct {
 	// context or the stream ends, or when the File stops it, such as in Close. Nil means that
 	// nothing is decompressed in advance.
 	Go func(name string, run func(context.Context) error)
-	// Decoders keeps unused decoders for several Files, which must all be used by one goroutine. Nil
-	// means that the File creates its own.
+	// Decoders keeps unused decoders for several Files. Nil means that the File creates its own.
 	Decoders *Decoders
 }
 

@@ -79,3 +79,32 @@ func (t *rotation) holdMissingFolders() {
 		c.identify.recogniseKnown()
 	}
 }
+
+// FindRegular calls found with each regular file in a folder beneath dir if wanted accepts its
+// name. It does the same in subfolders that are not hidden, down to the given depth. A missing
+// folder counts as empty.
+func FindRegular(
+	dir vfs.Dir, folder string, depth int, wanted func(base string) bool, found func(name string, info vfs.Info),
+) error {
+	entries, err := dir.Entries(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := path.Join(folder, e.Name)
+		if e.Type.IsDir() && depth > 0 && !strings.HasPrefix(e.Name, ".") {
+			if err := FindRegular(dir, name, depth-1, wanted, found); err != nil {
+				return err
+			}
+		}
+		if !e.Type.IsRegular() || !wanted(e.Name) {
+			continue
+		}
+		if info, err := dir.Stat(name); err == nil && info.Mode.IsRegular() {
+			found(name, info)
+		}
+	}
+	return nil
+}
