@@ -3,6 +3,7 @@
 package tail
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
@@ -73,5 +74,15 @@ func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 // matches reports whether the pattern matches the path of a file. Both must be absolute, with
 // forward slashes.
 func matches(pattern, file string) bool {
-	return follow.MatchPath(strings.Split(pattern, "/"), strings.Split(file, "/"), one)
+	folders := strings.Split(file, "/")
+	globs := []glob{strings.Split(pattern, "/")}
+	for _, name := range folders[:len(folders)-1] {
+		var next []glob
+		for _, g := range globs {
+			next = g.into(next, name)
+		}
+		globs = next
+	}
+	base := folders[len(folders)-1]
+	return slices.ContainsFunc(globs, func(g glob) bool { return g.file(base) })
 }

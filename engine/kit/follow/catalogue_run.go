@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -139,11 +138,16 @@ func (c *Catalogue) updateRoutes() error {
 // returns the most recently changed ones. Their number is at most half of the limit of open files.
 func (c *Catalogue) pending() []*file {
 	var out []*file
+	seen := make(map[*file]bool)
 	for _, r := range c.readers {
-		out = append(out, c.lister.todo(r, c.now())...)
+		for _, f := range c.lister.todo(r, c.now()) {
+			if !seen[f] {
+				seen[f] = true
+				out = append(out, f)
+			}
+		}
 	}
-	slices.SortFunc(out, func(a, b *file) int { return cmp.Or(compareTimes(a, b), byLabel(a, b)) })
-	out = slices.Compact(out)
+	slices.SortStableFunc(out, compareTimes)
 	most := max(1, c.limit.get()/2)
 	return out[max(0, len(out)-most):]
 }

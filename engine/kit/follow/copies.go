@@ -159,12 +159,13 @@ func (k *copies) holdBack(f *file) bool {
 	return isHeld
 }
 
-// mayCompareAgain reports whether to compare a held-back file with others once more: if the file
-// has changed since the last comparison, or PollMax after it.
+// mayCompareAgain reports whether to compare a held-back file with others once more. It returns
+// true PollMax after the last comparison, or if since then the file has changed or another file has
+// begun to await a successor.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	a := f.ensureExtras()
 	at := a.compared + k.c.o.PollMax
-	if now < at && f.since <= a.compared {
+	if now < at && f.since <= a.compared && k.c.rotation.waited <= a.compared {
 		k.c.pace.dueAt(at)
 		return false
 	}

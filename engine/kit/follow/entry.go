@@ -119,6 +119,7 @@ func (s *identities) end(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.phase = over
+	s.byID[e.text] = e // unref may have removed it
 	s.unkeyLocked(e)
 }
 

@@ -27,7 +27,7 @@ type file struct {
 	cursors []*cursor
 
 	handle      vfs.File
-	refreshedAt time.Duration // when the handle was last used, and asked for its size
+	refreshedAt time.Duration // when the handle was last used (see handles.refresh)
 	// decompressor of the file; nil if the file is not compressed. Positions of a compressed file
 	// count decompressed bytes. The types stat and version have its compressed size
 	view    *unpack.File

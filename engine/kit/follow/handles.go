@@ -23,6 +23,7 @@ func (h *handles) refresh(f *file) bool {
 	if !h.restat(f) {
 		return false
 	}
+	f.refreshedAt = h.c.now()
 	if err := h.c.unpacker.findView(f); err != nil {
 		h.fail(f, err)
 		return false
@@ -56,7 +57,6 @@ func (h *handles) restat(f *file) bool {
 		return false
 	}
 	f.update(info, now)
-	f.refreshedAt = now
 	return true
 }
 

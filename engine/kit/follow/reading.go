@@ -140,26 +140,26 @@ func MatchesGlob(globs []string, file string) bool {
 	base := path.Base(file)
 	return slices.ContainsFunc(globs, func(g string) bool {
 		if strings.Contains(g, "/") {
-			return MatchPath(strings.Split(g, "/"), strings.Split(file, "/"), Match)
+			return matchPath(strings.Split(g, "/"), strings.Split(file, "/"))
 		}
 		return Match(g, base)
 	})
 }
 
-// MatchPath reports whether a glob matches a path. Both are split at slashes. The function one
-// compares one part of each. The part ** matches any number of parts that match a star.
-func MatchPath(glob, file []string, one func(pattern, name string) bool) bool {
+// matchPath reports whether a glob matches a path. Both are split at slashes. The part ** matches
+// any number of parts.
+func matchPath(glob, file []string) bool {
 	switch {
 	case len(glob) == 0:
 		return len(file) == 0
-	case glob[0] == "**" && MatchPath(glob[1:], file, one):
+	case glob[0] == "**" && matchPath(glob[1:], file):
 		return true
 	case len(file) == 0:
 		return false
 	case glob[0] == "**":
-		return one("*", file[0]) && MatchPath(glob, file[1:], one)
+		return matchPath(glob, file[1:])
 	}
-	return one(glob[0], file[0]) && MatchPath(glob[1:], file[1:], one)
+	return Match(glob[0], file[0]) && matchPath(glob[1:], file[1:])
 }
 
 // Match is path.Match with a faster case for patterns such as "*.log". Each listing calls it several

@@ -21,6 +21,7 @@ type rotation struct {
 	stems map[string][]*file
 	// an awaiting file without an id has lost its name before anything of it was read
 	awaiting map[*file]bool
+	waited   time.Duration // when a file last began to await a successor
 	tried    map[fileid.Key]tried
 	// time of the last search in the directories of awaiting files; 0 if there was none
 	search        time.Duration
@@ -111,7 +112,7 @@ func (t *rotation) await(f *file, why string) {
 
 func (t *rotation) wait(w *file) {
 	w.state, w.held = w.state.on(deleted), t.c.now()+t.c.o.Growing.CopyWait
-	t.awaiting[w] = true
+	t.awaiting[w], t.waited = true, t.c.now()
 	if w.entry != nil {
 		w.entry.file = w
 		w.extras.unseen = t.c.table.byKey[keyOf(w.info)] == nil
