@@ -9,6 +9,9 @@ import (
 
 func TestFinal(t *testing.T) {
 	cause := errors.New("the input cannot be read again")
+	if err := supervise.Final(nil); err != nil {
+		t.Errorf("Final(nil) = %v", err)
+	}
 	err := supervise.Final(cause)
 	if err.Error() != cause.Error() {
 		t.Errorf("Final(%q) = %q; want the same text", cause, err)

@@ -226,7 +226,7 @@ func withCheckpoint(dir vfs.Dir, use func(*checkpoint.Store) error) (err error) 
 // apply changes the progress of the route. A checkpoint may have two layers for a route: one that
 // survives a power loss, and one that is valid until the next boot. apply changes both.
 func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error {
-	found, err := c.find(store)
+	found, err := c.find(store, dir)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 		return nil
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("the change may or may not have been made, which penstock checkpoint show "+
+			"tells; the previous checkpoint is kept as %s: %w", copied, err)
 	}
 	var waited int64
 	if c.set || !c.found { // after the marks: a crash between the two loses nothing
@@ -296,7 +297,7 @@ func (s *selection) add(key string, part stream.Partition, to int64) {
 // partitions, this is all progress of the route. Otherwise it is the progress of these partitions,
 // and of the dead letters given by id. A replayed letter is stored in the checkpoint like a
 // partition. Replayed letters whose records are delivered again are selected, too.
-func (c *change) find(store *checkpoint.Store) (selection, error) {
+func (c *change) find(store *checkpoint.Store, state vfs.Dir) (selection, error) {
 	s := selection{marks: make(map[string][]stream.Mark), parts: make(map[string]bool),
 		letters: make(map[string]bool)}
 	again := newRepeated(c)
@@ -331,6 +332,8 @@ func (c *change) find(store *checkpoint.Store) (selection, error) {
 		}
 	}
 	switch {
+	case len(s.marks) == 0 && c.isWaitingLeft(state):
+		return s, nil
 	case len(s.marks) == 0:
 		return s, fmt.Errorf("the checkpoint has no route %q; it has %q", c.route, known)
 	case len(unmatched) > 0:
@@ -341,6 +344,14 @@ func (c *change) find(store *checkpoint.Store) (selection, error) {
 		return s, c.addLetters(&s, store, again)
 	}
 	return s, nil
+}
+
+// isWaitingLeft reports whether the change resets a whole route of which batches wait for a retry.
+// A crash during an earlier reset may have left them, although the route has no progress any more.
+func (c *change) isWaitingLeft(state vfs.Dir) bool {
+	name, route, _ := strings.Cut(c.route, "/")
+	_, err := state.Stat(pipeline.WaitingDir(name, route))
+	return err == nil && !c.set && !c.found && len(c.parts) == 0
 }
 
 // repeats reports whether the change makes a route read records of a partition again that it has

@@ -83,6 +83,7 @@ func strayed(root *cobra.Command, args []string) error {
 	} else if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil
 	}
+	root.InitDefaultCompletionCmd() // otherwise only added by Execute
 	cmd, rest, err := root.Find(args)
 	if err != nil || !cmd.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") || rest[0] == "help" {
 		return nil // there is no error, or cobra reports it

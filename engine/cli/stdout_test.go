@@ -18,7 +18,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left
 // ignores the error itself. Cobra, for example, ignores errors when it prints help.
 func TestOutputNotWritten(t *testing.T) {
 	for _, args := range []string{
-		"", "--help", "help run", "dead", "validate --help", "__complete r", "--version", "schema",
+		"", "--help", "help run", "help completion", "dead", "validate --help", "__complete r", "--version", "schema",
 		"own",
 	} {
 		p := newProgram(newFake(), nil)

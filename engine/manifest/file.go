@@ -108,7 +108,8 @@ func checkReplaced(path string) error {
 }
 
 // Write writes m to the file, closes it and moves it to its path, where it replaces an older
-// manifest. After a nil result, the new manifest survives a power loss.
+// manifest. After a nil result, the new manifest survives a power loss. Write returns an error if it
+// would replace another file. The manifest then stays in the file path + ".part".
 func (f *File) Write(m *Manifest) error {
 	enc := json.NewEncoder(f.part)
 	enc.SetEscapeHTML(false)
@@ -118,6 +119,9 @@ func (f *File) Write(m *Manifest) error {
 		err = f.part.Sync()
 	}
 	if err = errors.Join(err, f.part.Close()); err == nil {
+		err = checkReplaced(f.path) // the run may have created this file
+	}
+	if err == nil {
 		err = os.Rename(f.part.Name(), f.path)
 	}
 	if err != nil {

@@ -20,6 +20,19 @@ func TestReplace(t *testing.T) {
 			t.Errorf("a file with %q would be replaced", text)
 		}
 	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	file, err := manifest.Create(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte("delivered\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Write(&manifest.Manifest{Version: manifest.Version}); err == nil {
+		t.Error("a file that the run has written was replaced")
+	}
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -205,13 +205,24 @@ func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Reques
 		return nil, err
 	}
 	req.Header.Set(keyHeader, d.Key)
+	err = s.o.Sign.sign(req.Header, d.Key, d.Signer, d.Body, time.Now())
 	if len(d.Body) == 0 {
-		// net/http repeats requests without a body if they have the header in its usual form
 		req.Body = nethttp.NoBody
-		req.Header[strings.ToLower(keyHeader)] = req.Header[keyHeader]
-		req.Header.Del(keyHeader)
+		hideKeys(req.Header)
 	}
-	return req, s.o.Sign.sign(req.Header, d.Key, d.Signer, d.Body, time.Now())
+	return req, err
+}
+
+// hideKeys changes the names of headers with keys to lower case, which means the same to receivers.
+// With the usual form, net/http would repeat a request without a body that may have been processed.
+// It also repeats every GET request without a body.
+func hideKeys(h nethttp.Header) {
+	for _, name := range []string{keyHeader, "X-Idempotency-Key"} {
+		if values, ok := h[name]; ok {
+			h[strings.ToLower(name)] = values
+			delete(h, name)
+		}
+	}
 }
 
 // keyHeader is the name of the header with the business key.

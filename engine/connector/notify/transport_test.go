@@ -197,6 +197,7 @@ func testBrokenConnection(t *testing.T, body expr.Text) {
 	defer server.Close()
 	o := overNetwork(t, server.URL)
 	o.Async, o.Accept, o.Body = DefaultOptions().Async, "", body
+	o.Headers = map[string]expr.Text{"X-Idempotency-Key": `"a"`}
 	f := newFixture(t, t.TempDir(), o, nil, false)
 	defer f.stop()
 	var last stream.Delivery

@@ -3,7 +3,7 @@ package follow
 import (
 	"testing"
 
-	"github.com/penstock-io/penstock/engine/kit/fileid"
+	"github.com/penstock-io/penstock/fileid"
 )
 
 // TestEndedIDs checks that an id that has ended stays known until its progress is dropped, even if
@@ -27,7 +27,7 @@ func TestEndedIDs(t *testing.T) {
 		}
 		ids.forget(e.text)
 		if ids.isOver(e.text) {
-			t.Errorf("ended before the last cursor %v: the id is over after its progress was dropped", endFirst)
+			t.Errorf("ended before the last cursor %v: the id is over without progress", endFirst)
 		}
 	}
 }
