@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	nethttp "net/http"
 	"net/http/httptest"
@@ -156,6 +157,10 @@ func TestCutBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var long []byte // its frame is longer than the header that is read before the decoder is made
+	for i := range 100 {
+		long = fmt.Appendf(long, "line %d\n", i)
+	}
 	var zipped bytes.Buffer
 	g := gzip.NewWriter(&zipped)
 	if _, err := g.Write([]byte("a\n")); err != nil {
@@ -165,7 +170,7 @@ func TestCutBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for encoding, body := range map[string][]byte{
-		"identity": []byte("a\n"), "zstd": z.EncodeAll([]byte("a\n"), nil), "gzip": zipped.Bytes(),
+		"identity": []byte("a\n"), "zstd": z.EncodeAll(long, nil), "gzip": zipped.Bytes(),
 		"snappy": snappy.Encode(nil, []byte("a\n")),
 	} {
 		b, _ := newBody(t, nil, encoding)

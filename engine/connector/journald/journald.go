@@ -122,7 +122,8 @@ type reader struct {
 //
 // With `start: latest` and without a stored position, an additional run comes first. It prints the
 // last entry of the journal. The position of this entry is stored, but the entry is not delivered.
-// So if the route fails before it has settled any entry, its next run resumes at this position.
+// So if the route fails before it has settled any entry, its next run resumes at this position. If
+// this run prints no entry, or one that is skipped, there is no position to store.
 //
 // If the first run fails after new entries, read returns the error, and the route's next run
 // resumes after these entries. If journalctl exits with an error status before any new entry, it
@@ -275,7 +276,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 			}
 			onlyPosition := r.pending[used].record == nil
 			if used++; onlyPosition || b.Full() {
-				return finish() // a position is stored at once, before any entry is delivered
+				return finish() // a position is stored at once, unless the sink has a ledger
 			}
 		}
 		if len(b.Spans) > 0 && timeout == nil && !r.once {
@@ -313,18 +314,23 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 // dropped). full means that the batch must end before this entry, and that the entry belongs to the
 // next batch.
 func (r *reader) take(b *stream.Batch, e *entry) (full bool) {
-	for len(r.above) > 0 && r.above[0].To.Compare(e.at) < 0 {
-		if len(b.Spans) > 0 {
+	for len(r.above) > 0 && r.above[0].From.Compare(e.at) < 0 {
+		settled := r.above[0]
+		switch {
+		case len(b.Spans) > 0:
 			return true
-		}
-		r.at, r.above = later(r.at, r.above[0].To), r.above[1:]
-	}
-	if len(r.above) > 0 && r.above[0].From.Compare(e.at) < 0 {
-		if len(b.Spans) > 0 {
+		case r.at.Compare(settled.From) < 0:
+			r.j.host.Fault(errors.New("entries that were read but not delivered before a restart " +
+				"are no longer in the journal"))
+			gap := stream.Range{From: r.at, To: settled.From}
+			b.Spans = append(b.Spans, stream.Span{Part: &r.j.part, Range: gap})
+			r.at = settled.From
 			return true
+		case e.at.Compare(settled.To) <= 0:
+			r.at = e.at
+			return false
 		}
-		r.at = e.at
-		return false
+		r.at, r.above = later(r.at, settled.To), r.above[1:]
 	}
 	if len(b.Spans) == 0 {
 		b.Spans = append(b.Spans, stream.Span{Part: &r.j.part, Range: stream.Range{From: r.at}})

@@ -222,7 +222,7 @@ func (s *Server) deliver(
 // busy returns a status after which clients wait and repeat the request.
 func (s *Server) busy(code codes.Code, err error) error {
 	s.host.Count("requests_busy", 1)
-	if errors.Is(err, intake.ErrDraining) {
+	if errors.Is(err, intake.ErrDraining) || errors.Is(err, errStopped) {
 		code = codes.Unavailable
 	}
 	st, detailed := status.New(code, err.Error()).WithDetails(

@@ -120,6 +120,7 @@ func (c *certificates) current() *tls.Config {
 	c.looked = time.Now()
 	stamps := c.files.stamps()
 	if slices.Equal(stamps, c.stamps) {
+		c.failed = "" // the changed files were taken back
 		return c.config
 	}
 	config, err := c.files.load()
