@@ -19,10 +19,10 @@ var (
 	ErrEscalate = errors.New("supervise: a restart does not help")
 )
 
-// Final returns an error with the text of err that wraps both err and ErrStop, or nil if err is nil.
-// A child returns it if it must not be restarted. A Supervisor treats it as ErrStop, and does not
-// report err as a failure. So use Final where another place keeps the error, and ErrEscalate
-// otherwise.
+// Final returns an error with the text of err that wraps both err and ErrStop. If err is nil, it
+// returns nil. A child returns this error if it must not be restarted. A Supervisor treats it as
+// ErrStop, and does not report err as a failure. So use Final where another place keeps the error,
+// and ErrEscalate otherwise.
 func Final(err error) error {
 	if err == nil {
 		return nil

@@ -54,8 +54,8 @@ func TestResenderReturnsWithoutAck(t *testing.T) {
 	})
 }
 
-// TestReturnsWithoutDelay checks that a child that returns nil at once is restarted once a second if
-// its policy gives up at the first step.
+// TestReturnsWithoutDelay checks that a child that returns nil at once is restarted once a second
+// if its policy gives up at the first step.
 func TestReturnsWithoutDelay(t *testing.T) {
 	starts, stop := 0, func() {}
 	started := func() {

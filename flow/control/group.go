@@ -330,9 +330,11 @@ func (g *group) compare() {
 }
 
 // endExperiment ends the experiment. If more is true, the result contradicts the present state (a
-// group, or none), and another experiment follows. Otherwise the next one follows much later, also
-// if there was no result: no lane can measure its drained round trip during an experiment. After groupTimes such results in a row, the
-// state changes if the elasticity, computed over all of these experiments, is at least groupShared.
+// group, or none), and another experiment follows. After groupTimes such results in a row, the state
+// changes if the elasticity, computed over all of these experiments, is at least groupShared.
+//
+// Otherwise the next experiment follows much later, also if this one had no result: during an
+// experiment, no lane can measure its drained round trip.
 func (g *group) endExperiment(more bool) {
 	paused := g.phase > wholePhase
 	took := g.now - g.began

@@ -76,10 +76,10 @@ const (
 	handshakeTime = 10 * time.Second
 	// ioBuffer is the size of each of the two buffers of a connection.
 	ioBuffer = 8 << 10
-	// The HTTP/2 windows of a request and of a connection are static, because gRPC otherwise enlarges
-	// them up to 16 MiB. A request that waits for memory holds at most streamWindow bytes of its
-	// message. So a connection holds at most maxStreams times as much: gRPC enlarges the window of the
-	// connection again as soon as data has arrived, even if nobody has read it.
+	// The HTTP/2 windows of a request and of a connection are static, because gRPC otherwise
+	// enlarges them up to 16 MiB. A request that waits for memory holds at most streamWindow bytes
+	// of its message. So a connection holds at most maxStreams times as much: gRPC enlarges its
+	// window again as soon as data has arrived, even if nobody has read it.
 	streamWindow = 128 << 10
 	connWindow   = 1 << 20
 	// minPing is the minimum time between two keepalive pings of a client.

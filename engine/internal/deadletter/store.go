@@ -56,7 +56,7 @@ type Letter struct {
 	Attempts  int                      // of its batch; 0 if refused before the first
 	Worker    string                   // that refused it; "" if a processor or the reader did
 	Record    []byte                   // text of the record
-	History   []stream.DeliveryAttempt // if the sink stored the record to deliver it later; else nil
+	History   []stream.DeliveryAttempt // if the sink stored the record to deliver it later
 }
 
 // Store appends letters to one file. It is safe for concurrent use.
@@ -219,8 +219,8 @@ func (s *Store) prepare() error {
 	return err
 }
 
-var errMoved = errors.New("its directory was renamed, removed or replaced: the route must restart, " +
-	"to use the directory that has this path now")
+var errMoved = errors.New("its directory was renamed, removed or replaced: the route must " +
+	"restart, to use the directory that has this path now")
 
 // checkDir returns errMoved if the open directory does not have the path of the store any more,
 // because readers would not find the letters.

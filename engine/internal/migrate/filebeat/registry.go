@@ -62,7 +62,7 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	count := 0
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		at, ok := s.position(key, entries[key])
-		if !ok || at.Offset == 0 && !s.fromEnd { // without a position, it is read from its beginning
+		if !ok || at.Offset == 0 && !s.fromEnd { // it is read from its beginning anyway
 			continue
 		}
 		if at.Offset > 0 {
