@@ -346,12 +346,26 @@ func (c *change) find(store *checkpoint.Store, state vfs.Dir) (selection, error)
 	return s, nil
 }
 
-// isWaitingLeft reports whether the change resets a whole route of which batches wait for a retry.
-// A crash during an earlier reset may have left them, although the route has no progress any more.
+// isWaitingLeft reports whether the change resets a whole route of which batches wait for a retry,
+// or the store of these batches is damaged. A crash during an earlier reset may have left them,
+// although the route has no progress any more.
 func (c *change) isWaitingLeft(state vfs.Dir) bool {
+	if c.set || c.found || len(c.parts) > 0 {
+		return false
+	}
 	name, route, _ := strings.Cut(c.route, "/")
-	_, err := state.Stat(pipeline.WaitingDir(name, route))
-	return err == nil && !c.set && !c.found && len(c.parts) == 0
+	dir, err := state.OpenDir(pipeline.WaitingDir(name, route))
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	store, err := waiting.Open(dir, waiting.Options{})
+	if err != nil {
+		return true
+	}
+	defer store.Close()
+	ranges, _, _ := store.Held()
+	return ranges > 0
 }
 
 // repeats reports whether the change makes a route read records of a partition again that it has

@@ -119,9 +119,10 @@ func (f *File) Write(m *Manifest) error {
 		err = f.part.Sync()
 	}
 	if err = errors.Join(err, f.part.Close()); err == nil {
-		err = checkReplaced(f.path) // the run may have created this file
-	}
-	if err == nil {
+		if err = checkReplaced(f.path); err != nil { // the run may have created this file
+			return fmt.Errorf("manifest %s: %w; the manifest is kept as %s", f.path, err,
+				f.part.Name())
+		}
 		err = os.Rename(f.part.Name(), f.path)
 	}
 	if err != nil {

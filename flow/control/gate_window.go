@@ -70,6 +70,7 @@ type windowCache struct {
 	epoch    uint32
 	starting bool
 	ends     time.Duration // end of the lease; 0: the limit is not a lease
+	granted  float64       // during the lease: total that the worker accepts
 }
 
 func newWindowGate(w window.Window, l *lane, all *load) windowGate {
@@ -98,7 +99,7 @@ func (g *windowGate) refresh() {
 		s.starting = g.starter.Starting()
 	}
 	if g.leased != nil {
-		s.ends = g.leased.LeaseEnds()
+		s.ends, s.granted = g.leased.LeaseEnds(), g.leased.Granted()
 	}
 }
 
@@ -118,8 +119,8 @@ func (g *windowGate) name() string {
 }
 
 // room returns the number of items of mean cost for which the window has room. One item with a place
-// is always allowed. A limit that the worker has granted covers attempts without a place, too,
-// because the worker still holds them: otherwise a slow worker would get more after each timeout.
+// is always allowed. The total that the worker has granted covers attempts without a place, too: the
+// worker still holds them. Otherwise a slow worker would get more after each timeout.
 func (g *windowGate) room(now time.Duration) int {
 	limit := g.places()
 	if g.est.raise > 0 && g.starter != nil {
@@ -131,7 +132,7 @@ func (g *windowGate) room(now time.Duration) int {
 	}
 	room := g.load.room(limit, unit)
 	if g.cached.ends > 0 {
-		granted := g.running.room(g.cached.limit, unit)
+		granted := g.running.room(g.cached.granted, unit)
 		if now >= g.cached.ends {
 			granted = 0
 		}

@@ -88,6 +88,9 @@ const (
 	groupDrained = 4    // paused lanes have drained when 1/groupDrained of their attempts is left
 	groupSlack   = 16   // one of this many samples may be taken when not every lane is full
 
+	// interval after an experiment without a result, in which the lanes can measure their drained
+	// round trips
+	groupNoResult    = 30 * time.Second
 	groupInterval    = 10 * time.Second // interval between experiments, doubled each time
 	maxGroupInterval = 10 * time.Minute // maximum of the interval
 	// minimum interval between two experiments, as a multiple of the duration of the last one. An
@@ -333,19 +336,20 @@ func (g *group) compare() {
 // group, or none), and another experiment follows. After groupTimes such results in a row, the state
 // changes if the elasticity, computed over all of these experiments, is at least groupShared.
 //
-// Otherwise the next experiment follows much later, also if this one had no result: during an
-// experiment, no lane can measure its drained round trip.
+// Otherwise the next experiment follows much later.
 func (g *group) endExperiment(more bool) {
 	paused := g.phase > wholePhase
 	took := g.now - g.began
 	g.phase, g.lanes.timer.dirty = noPhase, true
-	if paused {
-		for _, l := range g.lanes.up {
-			l.groupState.paused = false
-			l.win.discard(g.now)
-		}
-		g.lanes.refreshAll()
+	if !paused { // no result
+		g.nextAt = g.now + g.jitter(groupNoResult, 0.75, 1.25)
+		return
 	}
+	for _, l := range g.lanes.up {
+		l.groupState.paused = false
+		l.win.discard(g.now)
+	}
+	g.lanes.refreshAll()
 	e, _ := g.change.elasticity()
 	if !more || g.agreed >= groupTimes && e < groupShared {
 		g.agreed, g.change = 0, change{}

@@ -19,8 +19,8 @@ import (
 // Now and then, one attempt beyond the level is sent as a trial. If nothing was delivered there
 // yet, the first trial comes after a few round trips, because bad data may have caused the
 // refusals. If a trial is refused, the next one waits twice as long. But if random failures are
-// frequent, one refused trial shows little: further trials follow at once, until a series of
-// refused ones is hardly random. If a trial is delivered, the level rises, by steps that double,
+// frequent, one refused trial shows little: further trials follow after one round trip each, until a
+// series of refused ones is hardly random. If a trial is delivered, the level rises, by steps that double,
 // until the window is the tighter limit and the level is dropped.
 type level struct {
 	recent [levelRecent]outcomeAt

@@ -57,6 +57,9 @@ type Leased interface {
 	// sender's start. It returns 0 if there is none. After that time, one batch at a time should be
 	// sent.
 	LeaseEnds() time.Duration
+	// Granted returns the number of batches that the worker accepts according to its last
+	// advertisement, in all. It has no meaning if LeaseEnds returns 0.
+	Granted() float64
 	Binding() string // "credit" or "window": the smaller of the two
 }
 
@@ -92,8 +95,8 @@ func (g *countGap) observe(more float64) float64 {
 	return g.minimum
 }
 
-// advertised returns the advertised window in batches.
-func (c *credit) advertised() float64 {
+// Granted returns the advertised window in batches.
+func (c *credit) Granted() float64 {
 	if c.mean <= 0 {
 		return 1
 	}
@@ -106,15 +109,15 @@ func (c *credit) Limit() float64 {
 	case !c.advertises:
 		return own
 	case c.Probing():
-		return min(c.advertised(), own)
+		return min(c.Granted(), own)
 	}
-	return min(c.advertised(), maxOverOwn*max(own, 2), c.top)
+	return min(c.Granted(), maxOverOwn*max(own, 2), c.top)
 }
 
 func (c *credit) LeaseEnds() time.Duration { return c.ends }
 
 func (c *credit) Binding() string {
-	if c.advertises && c.advertised() <= maxOverOwn*max(c.queueWindow.Limit(), 2) {
+	if c.advertises && c.Granted() <= maxOverOwn*max(c.queueWindow.Limit(), 2) {
 		return "credit"
 	}
 	return "window"
@@ -181,5 +184,5 @@ func (c *credit) Reason() string {
 		return "nothing advertised; " + c.queueWindow.Reason()
 	}
 	return fmt.Sprintf("%.4g batches advertised, at most twice its own %.4g; %s",
-		c.advertised(), c.queueWindow.Limit(), c.queueWindow.Reason())
+		c.Granted(), c.queueWindow.Limit(), c.queueWindow.Reason())
 }

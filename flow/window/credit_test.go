@@ -24,7 +24,7 @@ func TestCreditUnits(t *testing.T) {
 				Advert: Advert{Valid: true, Batches: c.batches, Credit: taken + 40, Taken: taken},
 			})
 		}
-		if got := w.(*credit).advertised(); got != c.want {
+		if got := w.(*credit).Granted(); got != c.want {
 			t.Errorf("batches %v: the advertised window is %v batches, want %v", c.batches,
 				got, c.want)
 		}
@@ -43,7 +43,7 @@ func TestCreditUnitChanges(t *testing.T) {
 		w.OnSample(Sample{Now: time.Duration(i) * time.Millisecond, RoundTrip: time.Millisecond,
 			Cost: 20, Mean: 20, Advert: a})
 	}
-	if got := w.advertised(); got != 30 {
+	if got := w.Granted(); got != 30 {
 		t.Errorf("the advertised window is %v batches, want 30", got)
 	}
 }

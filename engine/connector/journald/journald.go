@@ -76,6 +76,9 @@ func (j *Journal) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader
 	r.at, r.above = mark.Watermark, slices.Clone(mark.Above)
 	r.group = supervise.NewNamedGroup(context.WithoutCancel(ctx), "journald")
 	at := r.at // r.at belongs to Read from now on
+	if j.o.startsAtEnd(at.Key) && len(r.above) > 0 {
+		at = r.above[0].From // the end at which an earlier run started
+	}
 	r.group.Go("journald/follow", func(ctx context.Context) error {
 		defer close(r.ended)
 		r.failed = r.read(ctx, &at)
@@ -320,8 +323,11 @@ func (r *reader) take(b *stream.Batch, e *entry) (full bool) {
 		case len(b.Spans) > 0:
 			return true
 		case r.at.Compare(settled.From) < 0:
-			r.j.host.Fault(errors.New("entries that were read but not delivered before a restart " +
-				"are no longer in the journal"))
+			if !r.j.o.startsAtEnd(r.at.Key) {
+				r.j.host.Fault(errors.New("entries that were read but not delivered before a " +
+					"restart were not printed again: they are no longer in the journal, or the " +
+					"options exclude them now"))
+			}
 			gap := stream.Range{From: r.at, To: settled.From}
 			b.Spans = append(b.Spans, stream.Span{Part: &r.j.part, Range: gap})
 			r.at = settled.From

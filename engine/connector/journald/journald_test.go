@@ -18,7 +18,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/child"
-	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
@@ -236,51 +235,6 @@ func TestLatest(t *testing.T) {
 	defer second.Close()
 	if got := messages(t, second, 1); !slices.Equal(got, []string{"new"}) {
 		t.Errorf("the second reader reads %q", got)
-	}
-}
-
-// TestGap checks a route whose progress has a gap, because entries that were read but not delivered
-// are no longer in the journal. The reader must hand out the gap, so that the progress goes on.
-func TestGap(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "journal")
-	var at [4]stream.Position
-	for i := range at {
-		e, err := parse([]byte(line(i, int64(1_000_000+i), "m")), stream.Position{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		at[i] = e.at
-	}
-	text := line(2, 1_000_002, "settled") + line(3, 1_000_003, "new")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, to := range []int{1, 2} { // settled up to an entry that is missing, and one that is not
-		j, err := New(options(t, path), streamtest.NewHost(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		mark := stream.Mark{Above: []stream.Range{{From: at[0], To: at[to]}}}
-		progress, err := ledger.New(mark.Watermark, mark.Above)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := open(t, j, mark)
-		for progress.Watermark() != at[3] {
-			b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 100})
-			if err := r.Read(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range b.Spans {
-				if err := progress.Open(s.Range); err != nil {
-					t.Fatal(err)
-				}
-				progress.Settle(s.Range)
-			}
-		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

@@ -126,6 +126,16 @@ func newMerchants(respond func(*nethttp.Request, int) (int, string, time.Duratio
 // newFixture opens a sink with the given state directory. If m is nil, it uses the network.
 func newFixture(t *testing.T, dir string, o *Options, m *merchants, once bool) *fixture {
 	t.Helper()
+	if m == nil {
+		return openFixture(t, dir, o, nil, nil, once)
+	}
+	return openFixture(t, dir, o, m, m, once)
+}
+
+// openFixture is newFixture with any transport. A nil transport is the network.
+func openFixture(t *testing.T, dir string, o *Options, m *merchants,
+	transport nethttp.RoundTripper, once bool) *fixture {
+	t.Helper()
 	f := &fixture{
 		t:    t,
 		host: streamtest.NewQuiet(vfs.OS(), t.Output(), func(string) bool { return true }),
@@ -137,8 +147,8 @@ func newFixture(t *testing.T, dir string, o *Options, m *merchants, once bool) *
 		t.Fatal(err)
 	}
 	f.Sink = made
-	if f.refresh = time.Minute; m != nil { // many refreshes in virtual hours are slow
-		f.transport = m
+	if f.refresh = time.Minute; transport != nil { // many refreshes in virtual hours are slow
+		f.transport = transport
 	}
 	err = f.Open(t.Context(), stream.SinkOptions{
 		Pipeline: "p", Route: "r", Once: once, Lanes: func(l []stream.Lane) { f.lane = l[0] },

@@ -235,16 +235,14 @@ func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 // receiver has already sent the header of its response.
 func TestStopDuringBody(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
-		f := newFixture(t, dir, options(), newMerchants(refuse), false)
-		f.transport = respondSlowly{}
+		f := openFixture(t, dir, options(), nil, respondSlowly{}, false)
 		if err := f.deliver("a order-1"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // the attempt reads the body
 		f.stop()
-		f = newFixture(t, dir, options(), newMerchants(refuse), false)
+		f = openFixture(t, dir, options(), nil, respondSlowly{}, false)
 		defer f.stop()
-		f.transport = respondSlowly{}
 		d, err := f.Deliveries().Delivery(t.Context(), "order-1")
 		if err != nil || d.Attempt != 1 || d.Last != nil {
 			t.Errorf("after the restart: %v, next attempt %d, last attempt %+v", err, d.Attempt,

@@ -30,6 +30,7 @@ var mayCallSystem = map[string]string{
 	"engine/cli/cli.go":                            "names of signals",
 	"engine/internal/admin/client.go":              "names of errors",
 	"engine/internal/admin/disk_unix.go":           "free space of a disk",
+	"engine/internal/deadletter/store.go":          "names of errors",
 	"engine/internal/pipeline/engine.go":           "names of errors",
 	"engine/internal/pipeline/since_boot_linux.go": "the clock that counts suspension",
 	"engine/internal/cluster/clock_linux.go":       "leases expire while the system is suspended",

@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/penstock-io/penstock/stream"
@@ -227,10 +228,12 @@ var errMoved = errors.New("its directory was renamed, removed or replaced: the r
 func (s *Store) checkDir() error {
 	at, err := s.files.OpenDir(s.path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return errMoved
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return nil // the open directory is usable without a descriptor for a second one
 	case err != nil:
-		return nil // for example too many open files; the open directory is usable
+		return err
 	}
 	defer func() { _ = at.Close() }() // nothing was written with it
 	own, err := s.dir.Stat(".")
