@@ -387,19 +387,27 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestDrain checks that a drain finishes requests in progress and refuses new ones.
-func TestDrain(t *testing.T) {
-	s := run(t, "", true)
-	client := s.client(t)
+// exportWaiting exports a record to a source with a blocked sink. It returns when a route has read
+// the record, with a channel that gets the answer.
+func exportWaiting(t *testing.T, s *service, client collector.LogsServiceClient) <-chan error {
+	t.Helper()
 	answered := make(chan error, 1)
 	go func() {
 		_, err := client.Export(within(t), request("one"))
 		answered <- err
 	}()
-	waitFor(t, "the sink has the record", func() bool {
+	waitFor(t, "a route has read the record", func() bool {
 		bytes, _ := s.server.Unread()
 		return bytes == 0 && s.server.Held() > 0 && s.server.Held() < 4<<20
 	})
+	return answered
+}
+
+// TestDrain checks that a drain finishes requests in progress and refuses new ones.
+func TestDrain(t *testing.T) {
+	s := run(t, "", true)
+	client := s.client(t)
+	answered := exportWaiting(t, s, client)
 	s.e.Drain()
 	waitFor(t, "the source drains", s.server.IsDraining)
 	if _, err := client.Export(within(t), request("two")); status.Code(err) != codes.Unavailable ||

@@ -70,16 +70,7 @@ func TestWaitingRequests(t *testing.T) {
 // TestStop checks that a request that waits for its delivery is answered when the source stops.
 func TestStop(t *testing.T) {
 	s := run(t, "", true)
-	client := s.client(t)
-	answered := make(chan error, 1)
-	go func() {
-		_, err := client.Export(within(t), request("one"))
-		answered <- err
-	}()
-	waitFor(t, "the sink has the record", func() bool {
-		bytes, _ := s.server.Unread()
-		return bytes == 0 && s.server.Held() > 0 && s.server.Held() < 4<<20
-	})
+	answered := exportWaiting(t, s, s.client(t))
 	s.stop()
 	err := <-answered
 	if status.Code(err) != codes.Unavailable || retryInfo(err) == 0 ||
