@@ -17,14 +17,13 @@ type Mark struct {
 	// the source has finished the partition (see Finisher), or the partition was sealed and
 	// completely settled
 	Finished bool
-	// metadata of the source to be returned after a restart; see PartitionTracker; may be ""
-	Metadata string
 	// some of the data waits for a retry and is stored elsewhere, so the partition is not finished
 	Waiting bool
-
 	// Assignment is the number of the assignment in which the progress was made. It is set in
 	// Commit of an AssignedReader only; otherwise it is 0.
 	Assignment uint32
+	// metadata of the source to be returned after a restart; see PartitionTracker; may be ""
+	Metadata string
 }
 
 // Source reads data that can be read again from any position, except with a [SettledReader]. Every

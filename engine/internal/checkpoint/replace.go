@@ -107,7 +107,7 @@ func (w *snapshotWriter) route(r *route, number int) {
 	}
 	for _, p := range r.live() {
 		e.marks = append(e.marks, markOp{mark: p.mark, named: true})
-		if size += p.cost; size >= snapshotFrame {
+		if size += markSize(&p.mark); size >= snapshotFrame {
 			end()
 		}
 	}

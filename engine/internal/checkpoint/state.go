@@ -27,7 +27,6 @@ type route struct {
 type part struct {
 	number int
 	mark   stream.Mark
-	cost   int64  // upper bound of its size in a snapshot, in bytes
 	gone   bool   // deleted
 	stamp  uint64 // number of the last Append or Forget with this item; for the writer only
 }
@@ -117,21 +116,22 @@ func (st *state) set(r *route, op *markOp) {
 			p.mark.Part.ID = id
 			r.byID[id] = p
 			st.marks++
+			st.live += markSize(&p.mark)
 		}
 		r.parts = append(r.parts, p)
 	}
 	m := &p.mark
+	st.live -= markSize(m)
 	if op.named || op.part == 0 {
 		m.Part.Name = op.mark.Part.Name
 	}
 	m.Watermark, m.Finished, m.Metadata = op.mark.Watermark, op.mark.Finished, op.mark.Metadata
 	m.Waiting = op.mark.Waiting
 	m.Above = append(m.Above[:0], op.mark.Above...)
-	cost := markSize(m)
-	st.live += cost - p.cost
-	p.cost = cost
+	st.live += markSize(m)
 }
 
+// markSize is the upper bound of the size of a partition's progress in a snapshot, in bytes.
 func markSize(m *stream.Mark) int64 {
 	n := partCost + len(m.Part.ID) + len(m.Part.Name) + rangeCost*len(m.Above) + len(m.Metadata)
 	if hasKeys(m) {
@@ -152,7 +152,7 @@ func (st *state) forget(f *forget) {
 		}
 		delete(r.byID, p.mark.Part.ID)
 		st.marks--
-		st.live -= p.cost
+		st.live -= markSize(&p.mark)
 		p.gone, p.mark = true, stream.Mark{}
 	}
 }
@@ -170,7 +170,7 @@ func (st *state) renumber() {
 		st.live += routeCost + int64(len(r.key))
 		for i, p := range r.parts {
 			p.number = i + 1
-			st.live += p.cost
+			st.live += markSize(&p.mark)
 		}
 		clear(r.byName)
 		for i, l := range r.lanes {

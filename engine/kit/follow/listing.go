@@ -101,6 +101,7 @@ func (l *lister) list(now time.Duration, once bool) {
 		}
 	}
 	c.dormant.retire()
+	c.table.compact()
 	c.watched.takeNews() // before a name that the source has changed counts as missing
 	// files read first are adjacent in memory, which is released together
 	if c.table.scans == l.first {

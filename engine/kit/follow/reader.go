@@ -193,6 +193,7 @@ func (r *Reader) cutShort(b *stream.Batch, cause error) error {
 // left to do before that.
 func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 	r.c.dormant.retire()
+	r.c.table.compact()
 	if r.c.table.scans > 0 && r.queuedAt != r.c.table.scans {
 		r.enqueue(r.c.now())
 	}

@@ -3,6 +3,7 @@
 package follow
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 type table struct {
 	byLabel   map[string]*file     // files of the last listing
 	byKey     map[fileid.Key]*file // the same, and files that are read without a listed name
+	largest   int                  // size of byKey before its last compaction
 	scans     uint32               // listings, including those that failed
 	displaced []*file              // in this listing: their labels were given to other files
 }
@@ -30,6 +32,18 @@ const (
 
 func newTable() table {
 	return table{byLabel: make(map[string]*file), byKey: make(map[fileid.Key]*file)}
+}
+
+// compactAbove is the size from which a map is large enough to be worth a compaction.
+const compactAbove = 4096
+
+// compact rebuilds the maps after most of the files were removed. A Go map keeps the memory that it
+// had when it was largest.
+func (t *table) compact() {
+	t.largest = max(t.largest, len(t.byKey))
+	if t.largest > compactAbove && len(t.byKey) < t.largest/4 {
+		t.byLabel, t.byKey, t.largest = maps.Clone(t.byLabel), maps.Clone(t.byKey), len(t.byKey)
+	}
 }
 
 // begin prepares the table for the files of the next listing.

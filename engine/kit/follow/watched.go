@@ -48,9 +48,14 @@ func (a *watched) takeNews() {
 	c.finishing.Unlock()
 	for _, n := range news {
 		f := n.entry.file
-		if f == nil || f.entry != n.entry || !c.table.has(f) || n.dir == nil && n.handle == nil {
+		isFollowed := f != nil && f.entry == n.entry && c.table.has(f)
+		isGone := n.dir == nil && n.handle == nil
+		if !isFollowed || isGone {
 			if n.handle != nil {
 				c.warnClose(n.name, n.handle.Close())
+			}
+			if isFollowed {
+				c.end(f)
 			}
 			if n.dir == nil {
 				a.forget(n.entry)
