@@ -33,7 +33,7 @@ type lister struct {
 	opened       bool               // a route has opened; no file is given up before that
 	first        uint32             // the first successful listing; 0: there was none
 	at           time.Duration      // when the last successful listing began
-	searchStored bool               // a route has stored progress of files that were not looked for yet
+	searchStored bool               // there is stored progress of files that were not looked for yet
 	refused      map[string]refusal // by label
 	folders      map[folderOn]bool  // whether folders of missing files are missing; for one listing
 }
