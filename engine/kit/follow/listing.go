@@ -385,14 +385,14 @@ func (c *Catalogue) replaced(f *file, why string) {
 		firstScan: f.firstScan,
 		handle:    f.handle, refreshedAt: f.refreshedAt,
 		state: f.state, nameless: f.nameless, since: now, unread: max(now, 1),
-		queues: f.queues, closedForRoom: f.closedForRoom, foundEmpty: true,
+		closedForRoom: f.closedForRoom, foundEmpty: true,
 	}
 	if old.extras != nil && old.extras.listed != "" {
 		f.ensureExtras().listed = old.extras.listed
 	}
 	c.pace.soon()
 	gone := &old
-	gone.handle, gone.view, gone.queues = nil, nil, 0
+	gone.handle, gone.view = nil, nil
 	for _, cur := range gone.cursors {
 		for ; cur != nil; cur = cur.original {
 			if cur.f = gone; cur.entry.file == f {
