@@ -213,9 +213,6 @@ func (c *Catalogue) leave(r *Reader) error {
 	r.activity = gone
 	c.wakes.drop(r.wake)
 	c.readers = slices.DeleteFunc(c.readers, func(o *Reader) bool { return o == r })
-	for _, f := range r.queue {
-		f.queues--
-	}
 	r.queue = nil
 	for _, f := range c.files() {
 		if cur := f.by(r); cur != nil {

@@ -13,9 +13,8 @@ import (
 // until a possible copy of it appears. Then it is recognised by its stored progress, as after a
 // restart.
 type dormant struct {
-	c           *Catalogue
-	table       dormantTable
-	reactivated []fileid.Key // dormant files that were changed since the last listing
+	c     *Catalogue
+	table dormantTable
 }
 
 // see reports whether a listed file is dormant and unchanged. A changed dormant file is recognised
@@ -30,9 +29,6 @@ func (z *dormant) see(s Listed, info stat) bool {
 		return c.lister.first == 0 && z.isDormantAlready(s, info)
 	}
 	switch {
-	case d.birth != info.Birth && c.strategy.grows():
-		z.awaitSuccessor(d)
-		return false
 	case d.birth != info.Birth, d.size != info.Size, d.modTime != info.ModTime:
 		z.reactivate(d)
 		return false
@@ -80,9 +76,10 @@ func (z *dormant) add(s Listed, text string, info stat, scan uint32) {
 	z.table.put(d)
 }
 
-// reactivate recreates the identity of a dormant file. It returns nil if no route has stored
-// progress in the file.
-func (z *dormant) reactivate(d *dormantFile) *Entry {
+// reactivate recreates the identity of a dormant file from the stored progress. If files may grow,
+// the current or next listing then recognises the file, or makes it wait for a successor, as at
+// startup.
+func (z *dormant) reactivate(d *dormantFile) {
 	c, text := z.c, d.text
 	z.table.remove(d)
 	var e *Entry
@@ -100,34 +97,17 @@ func (z *dormant) reactivate(d *dormantFile) *Entry {
 	if e == nil {
 		c.ids.reserve(d)
 	}
-	z.reactivated = append(z.reactivated, d.key)
-	return e
-}
-
-// awaitSuccessor makes a deleted dormant file an awaiting file.
-func (z *dormant) awaitSuccessor(d *dormantFile) {
-	if e := z.reactivate(d); e != nil {
-		z.c.rotation.awaitStored(e, "its name is gone and it was not held open")
+	if c.strategy.grows() {
+		c.lister.searchStored = true
 	}
 }
 
-// missed handles the dormant files after a listing. Those that are not listed await a successor,
-// another file with the same data. Those that have changed are recognised again. Both must happen
-// before new files are identified, because a new file may be a copy of one of them.
+// missed reactivates the dormant files that the last listing does not have.
 func (z *dormant) missed() {
-	c := z.c
-	isMissing := func(d *dormantFile) bool { return d.scan != c.table.scans }
+	isMissing := func(d *dormantFile) bool { return d.scan != z.c.table.scans }
 	for _, d := range z.table.matching(isMissing) {
-		z.awaitSuccessor(d)
+		z.reactivate(d)
 	}
-	var again []*file
-	for _, key := range z.reactivated {
-		if f := c.table.byKey[key]; f != nil {
-			again = append(again, f)
-		}
-	}
-	z.reactivated = nil
-	c.identify.recogniseAll(again)
 }
 
 // followAgain turns a dormant file back into a followed file.
@@ -178,7 +158,6 @@ func (z *dormant) joined(r *Reader) {
 			z.reactivate(d) // the next listing finds it
 		}
 	}
-	z.reactivated = nil
 }
 
 // forget removes the dormant file with this id and inode from the table of dormant files.
@@ -265,8 +244,7 @@ func (z *dormant) retireIdle() {
 
 // isIdle reports whether a growing file is listed, closed and completely read.
 func (z *dormant) isIdle(f *file) bool {
-	if f.state != listed || f.entry == nil || f.handle != nil || f.view != nil || f.queues > 0 ||
-		f.trouble != nil || f.dir == nil {
+	if f.state != listed || f.entry == nil || f.handle != nil || f.view != nil || f.trouble != nil || f.dir == nil {
 		return false
 	}
 	return z.c.table.has(f) && z.c.table.byLabel[f.label] == f && f.entry.file == f &&

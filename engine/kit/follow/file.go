@@ -42,7 +42,6 @@ type file struct {
 	held    time.Duration
 	trouble *trouble // nil: it could be read
 	extras  *extras  // nil: nothing of it was needed
-	queues  int      // readers' queues that contain it
 
 	foundEmpty    bool // it was empty when it was first listed
 	counted       bool // deleted: it was added to the counters of unread files

@@ -314,10 +314,10 @@ func (g *growing) isSaved(f *file) bool {
 
 func (g *growing) listed(now time.Duration) {
 	c := g.c
+	c.dormant.missed()
 	if c.lister.searchStored || c.rotation.folderMissing {
 		c.renumber()
 	}
-	c.dormant.missed()
 	g.kept = 0
 	for _, f := range c.table.byKey {
 		switch {

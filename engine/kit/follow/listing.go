@@ -33,7 +33,7 @@ type lister struct {
 	opened       bool               // a route has opened; no file is given up before that
 	first        uint32             // the first successful listing; 0: there was none
 	at           time.Duration      // when the last successful listing began
-	searchStored bool               // a route has stored progress of files that were not looked for yet
+	searchStored bool               // there is stored progress of files that were not looked for yet
 	refused      map[string]refusal // by label
 	folders      map[folderOn]bool  // whether folders of missing files are missing; for one listing
 }
@@ -386,14 +386,14 @@ func (c *Catalogue) replaced(f *file, why string) {
 		firstScan: f.firstScan,
 		handle:    f.handle, refreshedAt: f.refreshedAt,
 		state: f.state, nameless: f.nameless, since: now, unread: max(now, 1),
-		queues: f.queues, closedForRoom: f.closedForRoom, foundEmpty: true,
+		closedForRoom: f.closedForRoom, foundEmpty: true,
 	}
 	if old.extras != nil && old.extras.listed != "" {
 		f.ensureExtras().listed = old.extras.listed
 	}
 	c.pace.soon()
 	gone := &old
-	gone.handle, gone.view, gone.queues = nil, nil, 0
+	gone.handle, gone.view = nil, nil
 	for _, cur := range gone.cursors {
 		for ; cur != nil; cur = cur.original {
 			if cur.f = gone; cur.entry.file == f {

@@ -25,9 +25,7 @@ type note struct {
 	// at earlier positions, ascending, that may still become a watermark
 	earlier []fileid.Fingerprint
 	suffix  []byte // the last known bytes before fingerprint.At; only the reader uses it
-	// keeps earlier: the file awaits a successor, which may have fewer bytes than were read
-	awaiting bool
-	saved    int64 // the last saved watermark
+	saved   int64  // the last saved watermark
 }
 
 // begin starts the note (the fingerprints) of a partition with the progress m from the checkpoint,
@@ -48,11 +46,13 @@ func (n *notes) end(id string) {
 }
 
 // set replaces the fingerprint at the cursor, and keeps the old fingerprint, because the watermark
-// may be at the position of the old one when progress is saved.
+// may be at the position of the old one when progress is saved. It removes the fingerprints at
+// positions that can no longer become the watermark.
 func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if t.fingerprint.At != fingerprint.At && t.fingerprint.At > 0 {
+		t.earlier = t.earlier[t.upTo(t.saved):]
 		if len(t.earlier) >= maxEarlier {
 			for i := range maxEarlier / 2 {
 				t.earlier[i] = t.earlier[2*i]
@@ -75,21 +75,11 @@ func (n *notes) grow(t *note, head []byte) {
 	t.fingerprint = t.fingerprint.WithHead(head)
 }
 
-// await is called when the file of t is deleted or rewritten, and a copy of its data is awaited. It
-// keeps the earlier fingerprints of t until move or shorten is called, even those below the
-// watermark: they show how many bytes of the file a copy has.
-func (n *notes) await(t *note) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	t.awaiting = true
-}
-
 // move records in the note t that another file (to) holds the data of the partition now. elsewhere
 // is set if the inode of that file is not the one in the partition's id.
 func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t.awaiting = false
 	p := &t.fingerprint
 	p.Moved, p.MovedBirth, p.ModTime, p.Packed = fileid.Key{}, 0, 0, 0
 	if elsewhere {
@@ -115,21 +105,22 @@ func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	if t == nil {
 		return fileid.Fingerprint{}
 	}
+	out := t.fingerprint
+	if out.At > watermark && len(t.earlier) > 0 {
+		out = t.earlier[t.upTo(watermark)]
+	}
+	out.Moved, out.MovedBirth = t.fingerprint.Moved, t.fingerprint.MovedBirth
+	return out
+}
+
+// upTo returns the index in earlier of the last position at or before a watermark. It returns 0 if
+// there is none.
+func (t *note) upTo(watermark int64) int {
 	i := 0
 	for i+1 < len(t.earlier) && t.earlier[i+1].At <= watermark {
 		i++
 	}
-	out := t.fingerprint
-	if out.At <= watermark {
-		i = len(t.earlier)
-	} else if i < len(t.earlier) {
-		out = t.earlier[i]
-	}
-	if !t.awaiting {
-		t.earlier = t.earlier[i:]
-	}
-	out.Moved, out.MovedBirth = t.fingerprint.Moved, t.fingerprint.MovedBirth
-	return out
+	return i
 }
 
 // shorten replaces the fingerprints of t by one at an earlier position, up to which a copy has the

@@ -212,7 +212,6 @@ func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 		if stay := r.take(b, r.queue[0]); stay {
 			return true, nil
 		}
-		r.queue[0].queues--
 		r.queue[0] = nil
 		r.queue = r.queue[1:]
 	}
@@ -221,14 +220,8 @@ func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 // enqueue queues all files in which the route has something to do, in the order in which they are
 // read.
 func (r *Reader) enqueue(now time.Duration) {
-	for _, f := range r.queue {
-		f.queues--
-	}
 	r.queuedAt = r.c.table.scans
 	r.queue = r.c.lister.todo(r, now)
-	for _, f := range r.queue {
-		f.queues++
-	}
 	r.measure()
 }
 

@@ -105,7 +105,6 @@ func (t *rotation) await(f *file, why string) {
 	for _, cur := range f.cursors {
 		cur.own = nil
 		cur.note.suffix = nil
-		cur.r.notes.await(cur.note)
 	}
 	t.wait(f)
 }

@@ -83,14 +83,12 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	limits := b.Limits()
 	t, slack := targetOf(begunAt(b, c, f), c.Next, limits), int64(min(limits.Bytes/8, 4096)+256)
 	base, have, n, records := len(b.Data), 0, 0, 0
-	first, framing := len(l.records), l.framingOf(f)
+	framing := l.framingOf(f)
 	writer, _ := framing.(Writer)
 	l.text, l.seen.size = l.text[:0], 0
 	want := int(min(end, t.at+slack) - c.Next)
 	for {
 		if have, err = read(b, f, base, have, want, c.Next); err != nil {
-			l.records = l.records[:first]
-			b.Data = b.Data[:base]
 			return false, err
 		}
 		data := b.Data[base : base+have : base+have]
@@ -103,8 +101,6 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 			if !frame.None && writer != nil {
 				err := l.write(writer, b, base, data[n:], frame, f, c.Next+int64(n))
 				if err != nil && n == 0 {
-					l.records = l.records[:first]
-					b.Data = b.Data[:base]
 					return false, err
 				}
 				if full = err != nil; full {
@@ -173,42 +169,6 @@ func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 // maxAround bounds the bytes around the text of a record: line end, delimiter, punctuation.
 const maxAround = 4096
 
-// handOver moves the records found by a Framing from l to b, and dead-letters those with invalid
-// bytes. It does nothing if l's rules have no Framing.
-func (l *Filler) handOver(b *stream.Batch) {
-	if l.Framing == nil {
-		return
-	}
-	b.Records = append(b.Records[:0], l.records...)
-	for _, g := range l.badRecords {
-		b.DeadLetter(g.record, g.reason)
-	}
-	l.badRecords = l.badRecords[:0]
-	if !l.Framing.Exact() {
-		b.Parsed()
-	}
-	l.records = l.records[:0]
-}
-
-// forget undoes additions to a batch: it removes from l the records of the span with the given
-// index in the batch, and of later spans. handOver has not moved these records to the batch yet.
-func (l *Filler) forget(span int) {
-	n := len(l.records)
-	for n > 0 && int(l.records[n-1].Span) >= span {
-		n--
-	}
-	l.records = l.records[:n]
-	for len(l.badRecords) > 0 && l.badRecords[len(l.badRecords)-1].record >= n {
-		l.badRecords = l.badRecords[:len(l.badRecords)-1]
-	}
-}
-
-// badRecord is a record with invalid bytes, which will be dead-lettered.
-type badRecord struct {
-	record int
-	reason error
-}
-
 // write decodes the records of a frame that begins at offset off in the file, and appends them to
 // l.records and l.text. Invalid text is an error, unless the TextError asks for dead letters. If
 // write returns an error, it has appended nothing.
@@ -227,7 +187,7 @@ func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame F
 	from := 0
 	for sub, to := range ends {
 		if err != nil {
-			l.badRecords = append(l.badRecords, badRecord{len(l.records), err})
+			l.bad = append(l.bad, badRecord{len(l.records), err})
 		}
 		l.records = append(l.records, stream.Record{
 			Off: uint32(base + len(l.text)), Len: uint32(to - from), Span: uint32(len(b.Spans)),

@@ -142,19 +142,19 @@ const (
 // the current batch.
 type Filler struct {
 	Rules
-	deadLettered []deadLettered
-	records      []stream.Record // records of the current batch, if there is a Framing
-	badRecords   []badRecord     // those of records with invalid bytes, ascending
-	text         []byte          // text of the current stretch, if it differs from the file's bytes
-	fresh        []byte          // of the current frame
-	ends         []int           // of the current frame
-	seen         seenBytes
+	records []stream.Record // records of the current batch, if there is a Framing
+	bad     []badRecord     // those of the batch, in the order of its records
+	text    []byte          // text of the current stretch, if it differs from the file's bytes
+	fresh   []byte          // of the current frame
+	ends    []int           // of the current frame
+	seen    seenBytes
 }
 
-// deadLettered is a record longer than MaxRecord that becomes a dead letter.
-type deadLettered struct {
-	span int
-	size int64
+// badRecord is a record that will be dead-lettered: it has invalid bytes, or is longer than
+// MaxRecord.
+type badRecord struct {
+	record int // its index in the batch
+	reason error
 }
 
 // Fill appends the records of f from c.Next on to b, with their spans. If b is empty, or contains
@@ -183,7 +183,7 @@ func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 
 // Saved is the state of a batch at one time, to which [Filler.Restore] returns.
 type Saved struct {
-	data, spans, origins, added, deadLettered int
+	data, spans, origins, added, records, bad int
 	last                                      stream.Span
 }
 
@@ -191,7 +191,7 @@ type Saved struct {
 func (l *Filler) Save(b *stream.Batch) Saved {
 	s := Saved{
 		data: len(b.Data), spans: len(b.Spans), origins: b.Origins, added: b.Added,
-		deadLettered: len(l.deadLettered),
+		records: len(l.records), bad: len(l.bad),
 	}
 	if s.spans > 0 {
 		s.last = b.Spans[s.spans-1]
@@ -205,8 +205,7 @@ func (l *Filler) Restore(b *stream.Batch, s Saved) {
 	if s.spans > 0 {
 		b.Spans[s.spans-1] = s.last
 	}
-	l.deadLettered = l.deadLettered[:s.deadLettered]
-	l.forget(s.spans)
+	l.records, l.bad = l.records[:s.records], l.bad[:s.bad]
 }
 
 // fits reports whether f may be added to b, a batch with other files. It does not check the number

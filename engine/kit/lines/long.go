@@ -50,7 +50,9 @@ func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64,
 			next++
 			added = 0
 		}
-		l.deadLettered = append(l.deadLettered, deadLettered{span: len(b.Spans), size: size})
+		l.bad = append(l.bad, badRecord{b.Origins, &LongRecordError{
+			File: f.Part.Name, Offset: c.Next, Size: size, Max: l.MaxRecord,
+		}})
 	}
 	b.Data = append(b.Data[:base+l.MaxRecord], '\n')
 	b.Added += added
@@ -83,28 +85,23 @@ func (l *Filler) search(b *stream.Batch, c *Cursor, f File,
 	return end, false, nil
 }
 
-// Complete finishes b. If Framing is set, it adds b.Records and dead-letters those with invalid
-// bytes. If DeadLetter is set, it dead-letters records longer than MaxRecord. Call it once for each
-// filled batch, before the batch is handed out. Then the Filler is ready for the next batch.
+// Complete finishes b. If Framing is set, it adds b.Records. It dead-letters records with invalid
+// bytes and, if DeadLetter is set, records longer than MaxRecord. Call it once for each filled
+// batch, before the batch is handed out. Then the Filler is ready for the next batch.
 func (l *Filler) Complete(b *stream.Batch) {
-	l.handOver(b)
-	if len(l.deadLettered) == 0 {
-		return
+	if l.Framing != nil {
+		b.Records = append(b.Records[:0], l.records...)
+	} else if len(l.bad) > 0 {
+		b.Split()
 	}
-	b.Split()
-	i := 0
-	for _, g := range l.deadLettered {
-		for int(b.Records[i].Span) != g.span {
-			i++
-		}
-		s := &b.Spans[g.span]
-		b.DeadLetter(i, &LongRecordError{File: s.Part.Name, Offset: s.From.Num, Size: g.size,
-			Max: l.MaxRecord})
+	for _, bad := range l.bad {
+		b.DeadLetter(bad.record, bad.reason)
 	}
-	l.deadLettered = l.deadLettered[:0]
+	if l.Framing != nil && !l.Framing.Exact() {
+		b.Parsed()
+	}
+	l.Discard()
 }
 
 // Discard discards the current batch, which will not be handed out.
-func (l *Filler) Discard() {
-	l.deadLettered, l.records, l.badRecords = l.deadLettered[:0], l.records[:0], l.badRecords[:0]
-}
+func (l *Filler) Discard() { l.records, l.bad = l.records[:0], l.bad[:0] }

@@ -77,15 +77,12 @@ func (a *ahead) take() (p piece, ok bool) {
 	}
 }
 
-// begin starts to decompress at the last known mark (a position at which decompression can start)
-// at or before f.hi, the offset of the next byte to decompress. It discards the bytes from the mark
-// to f.hi.
+// begin starts to decompress at the start of the last member, or at the beginning if this start is
+// after f.hi, the offset of the next byte to decompress. It discards the bytes before f.hi.
 func (f *File) begin() error {
-	m := f.marks[0]
-	for _, o := range f.marks {
-		if o.at <= f.hi {
-			m = o
-		}
+	m := f.resume
+	if m.at > f.hi {
+		m = mark{}
 	}
 	s := &stream{kind: f.kind, from: m.raw, at: m.at, most: int64(f.o.MaxExpansion), member: m}
 	s.src = input{in: f.in, off: m.raw, size: f.size, seen: &f.seen}
@@ -148,33 +145,17 @@ func (f *File) add(p piece) {
 		f.hi += n
 		f.run += n
 	}
-	f.used = p.used
-	f.note(p.member)
+	f.used, f.resume = p.used, p.member
 	if p.err != nil {
 		f.finish(p.err)
 	}
-}
-
-// note adds m to the marks, the positions at which decompression can start. If there are already
-// maxMarks, note first removes every second one. If m is not after the last mark, note ignores it.
-func (f *File) note(m mark) {
-	if m.at <= f.marks[len(f.marks)-1].at {
-		return
-	}
-	if len(f.marks) >= maxMarks {
-		for i := range maxMarks / 2 {
-			f.marks[i] = f.marks[2*i]
-		}
-		f.marks = f.marks[:maxMarks/2]
-	}
-	f.marks = append(f.marks, m)
 }
 
 // finish notes that the stream has ended, and the reason.
 func (f *File) finish(err error) {
 	if err == io.EOF {
 		err = nil
-		f.note(mark{f.size, f.hi})
+		f.resume = mark{f.size, f.hi}
 	}
 	f.total, f.err = f.hi, err
 	f.end()
@@ -195,8 +176,7 @@ func (f *File) end() {
 }
 
 // rewind empties the window of decompressed bytes, and makes it begin at off, an offset in the
-// decompressed stream. The next read decompresses again, from a mark (a position at which
-// decompression can start) at or before off.
+// decompressed stream. The next read decompresses again (see begin).
 func (f *File) rewind(off int64) {
 	f.end()
 	f.drop(f.hi)

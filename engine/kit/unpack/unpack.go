@@ -3,8 +3,8 @@
 // members, and zstd with any number of frames and skippable frames.
 //
 // A [File] decompresses forwards and keeps the last decompressed bytes in a window of limited size.
-// For an offset before the window, it starts decompressing again at the last known member before
-// this offset, or at the beginning.
+// For an offset before the window, it starts decompressing again at the start of the last member,
+// or at the beginning.
 //
 // A File belongs to one reader of one file. The reader opens and closes the compressed input. It
 // may supply a function that starts a goroutine to decompress in advance. If a stream is truncated,
@@ -63,8 +63,6 @@ const (
 	headSize = 1024
 	// windowMin is the minimum size of the window.
 	windowMin = 2 * chunkSize
-	// maxMarks bounds the number of marks: known positions at which decompression can start.
-	maxMarks = 64
 )
 
 // Options of a File. With the zero value, the File decompresses only on demand, and has no limit
@@ -97,10 +95,10 @@ type File struct {
 	run    int64 // bytes decompressed since the running stream was started
 	used   int64 // offset in the input up to which the last stream has read
 
-	head  []byte // the first bytes of the stream
-	marks []mark
-	total int64 // end of the stream; -1 if not known
-	err   error // why the stream ends there; nil for a regular end
+	head   []byte // the first bytes of the stream
+	resume mark   // the last known one
+	total  int64  // end of the stream; -1 if not known
+	err    error  // why the stream ends there; nil for a regular end
 }
 
 // mark is a position at which decompression can start: the start of a member, or the end of an
@@ -113,7 +111,7 @@ func New(kind Kind, o Options) *File {
 	if o.Decoders == nil {
 		o.Decoders = new(Decoders)
 	}
-	return &File{kind: kind, o: o, total: -1, window: windowMin, marks: []mark{{}}}
+	return &File{kind: kind, o: o, total: -1, window: windowMin}
 }
 
 // Attach opens the File with an input of the given size. Call it again whenever the size or the
@@ -147,7 +145,7 @@ func (f *File) Is(in io.ReaderAt, size int64) bool {
 func (f *File) forget() {
 	f.drop(f.hi)
 	f.chunks, f.lo, f.hi, f.head, f.total, f.err, f.seen = nil, 0, 0, nil, -1, nil, inputSeen{}
-	f.marks = []mark{{}}
+	f.resume = mark{}
 }
 
 // Kind returns the compression of the file.
@@ -188,8 +186,8 @@ func (f *File) Consumed() int64 {
 }
 
 // ReadAt reads bytes of the decompressed stream. If off is before the window, decompression starts
-// again at the last known start of a member at or before off. The first headSize bytes are kept in
-// addition to the window. At the end of the stream, ReadAt returns io.EOF, even if Err returns a
+// again at the start of the last member if this is at or before off, and otherwise at the beginning.
+// The first headSize bytes are kept in addition to the window. At the end of the stream, ReadAt returns io.EOF, even if Err returns a
 // fault of the data. If reading the input has failed, ReadAt returns this error.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if end := off + int64(len(p)); end <= int64(len(f.head)) {
@@ -252,9 +250,8 @@ func (f *File) drop(to int64) {
 	}
 }
 
-// Close stops the goroutine that decompresses in advance, and frees the memory. It keeps the marks
-// (positions at which decompression can start) and the description of the input, so that a later
-// Attach can continue.
+// Close stops the goroutine that decompresses in advance, and frees the memory. It keeps the start of
+// the last member and the description of the input, so that a later Attach can continue.
 func (f *File) Close() {
 	f.end()
 	f.drop(f.hi)
