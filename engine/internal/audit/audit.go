@@ -78,7 +78,6 @@ type Report struct {
 	Differences    int64
 	NotInSource    int64 // partitions with progress that the source no longer has
 	SinkUnreadable bool  // the sink cannot be read, so only source and checkpoint were compared
-	LedgerSource   bool  // the progress comes from the sink's ledger
 }
 
 // NotAuditedError means that the source of a route cannot be read again.
@@ -292,7 +291,6 @@ func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 	if r.settled = maps.Clone(r.local); !ok {
 		return nil
 	}
-	r.report.LedgerSource = true
 	r.settled = progress{}
 	for _, m := range marks {
 		r.settled[m.Part.ID] = m
