@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -250,34 +249,24 @@ func tokenFor(options any, tokens map[string]string, other string) string {
 // If a replayed record is refused again, a second letter is written. Its id begins with the
 // partition id of the first letter. For such a letter, readLetters keeps the id of the original
 // record.
-func (r *run) readLetters(replayed []string) (err error) {
+func (r *run) readLetters(replayed []string) error {
 	done := make(map[string]bool, len(replayed))
 	for _, id := range replayed {
 		done[id] = true
 	}
 	r.letters = map[string]bool{}
 	path := pipeline.LettersPath(*r.o.Pipeline, *r.o.Route)
-	entries, err := deadletter.OpenEntries(r.o.FS, path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, entries.Close()) }()
 	origins := map[string]string{} // ids of original records, by the partitions of their letters
-	for {
-		e, err := entries.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("dead letters %s: %w", path, err)
-		}
+	_, err := deadletter.Each(r.o.FS, path, func(e *deadletter.Entry) error {
 		partition, _, _ := strings.Cut(e.ID, "@")
 		origin := cmp.Or(origins[partition], e.ID)
 		origins[deadletter.PartitionOf(e.ID)] = origin
 		if !done[deadletter.PartitionOf(e.ID)] {
 			r.letters[origin] = true
 		}
-	}
+		return nil
+	})
+	return err
 }
 
 // takeLedger uses the progress in the sink's ledger, if the sink has one, instead of that in the
