@@ -117,9 +117,7 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	source := o.Pipeline.Source
 	again, ok := source.Options.(stream.Rereadable)
 	if !ok {
-		return report, &NotAuditedError{
-			"source " + source.Component.Name + " cannot be read a second time",
-		}
+		return report, &NotAuditedError{"source " + source.Component.Name + " cannot be read a second time"}
 	}
 	if r.reread, err = again.Reread(); err != nil {
 		return report, &NotAuditedError{err.Error()}
@@ -140,10 +138,9 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	if err != nil {
 		return report, err
 	}
-	err = chain.Run(
-		ctx,
-		func(ctx context.Context) error { return r.readSource(ctx, h, chain, sink) },
-	)
+	err = chain.Run(ctx, func(ctx context.Context) error {
+		return r.readSource(ctx, h, chain, sink)
+	})
 	if err == nil {
 		err = r.compare(ctx, sink)
 	}
@@ -163,11 +160,9 @@ func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 		r.report.SinkUnreadable = true
 		return unreadable{}, nil
 	}
-	return sink.Audit(
-		ctx,
-		stream.SinkOptions{Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name,
-			ResumeToken: r.place},
-	)
+	return sink.Audit(ctx, stream.SinkOptions{
+		Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name, ResumeToken: r.place,
+	})
 }
 
 // readState reads the checkpoint and the dead letters, and checks whether a process is running.
@@ -354,10 +349,8 @@ func (r *run) compare(ctx context.Context, sink stream.Audit) error {
 }
 
 func byName(a, b *part) int {
-	return cmp.Or(
-		cmp.Compare(a.partition.Name, b.partition.Name),
-		cmp.Compare(a.partition.ID, b.partition.ID),
-	)
+	return cmp.Or(cmp.Compare(a.partition.Name, b.partition.Name),
+		cmp.Compare(a.partition.ID, b.partition.ID))
 }
 
 // unreadable is the stream.Audit of a sink that cannot be read.
