@@ -55,7 +55,7 @@ func (r *repeated) add(p stream.Partition) { r.ids[p.ID], r.names[p.Name] = true
 
 // read reads the file of letters.
 func (r *repeated) read() error {
-	_, err := lettersOf(r.change.files, r.change.letters, func(e *deadletter.Entry) error {
+	_, err := deadletter.Each(r.change.files, r.change.letters, func(e *deadletter.Entry) error {
 		again, known := r.letters[e.Partition] // of a letter that was replayed and refused again
 		if !deadletter.IsPartition(e.Partition) {
 			again, known = r.ids[e.Partition] && r.change.isAfter(e.Position), e.Partition != ""

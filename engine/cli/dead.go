@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
-	"github.com/penstock-io/penstock/vfs"
 )
 
 // letterResult is one dead letter in `dead list --json` and `dead show --json`.
@@ -209,14 +208,14 @@ func (p *program) eachLetter(
 	if err != nil {
 		return out, err
 	}
-	settled, err := replayed(p.files, out.config.State)
+	settled, err := pipeline.SettledLetters(p.files, out.config.State, pipeline.Boot())
 	if err != nil {
 		return out, err
 	}
 	for _, r := range routes {
 		key, open := r.pipeline.Name+"/"+r.route.Name, false
 		path := pipeline.LettersPath(r.pipeline, r.route)
-		skipped, err := lettersOf(p.files, path, func(e *deadletter.Entry) error {
+		skipped, err := deadletter.Each(p.files, path, func(e *deadletter.Entry) error {
 			if !out.filter.Takes(e) {
 				return nil
 			}
@@ -255,48 +254,6 @@ func letterOf(e *deadletter.Entry, done bool) letterResult {
 		File: e.File, Position: e.Position,
 		Attempts: e.Attempts, Worker: e.Worker, Bytes: len(e.Text()), Replayed: done,
 	}
-}
-
-// lettersOf calls take with each dead letter in the file at path, and returns the number of lines
-// that are not dead letters. If there is no such file, there are no letters.
-func lettersOf(
-	files vfs.FS, path string, take func(*deadletter.Entry) error,
-) (skipped int, err error) {
-	entries, err := deadletter.OpenEntries(files, path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, entries.Close()) }()
-	for {
-		e, err := entries.Next()
-		if err == io.EOF {
-			return entries.Skipped, nil
-		}
-		if err != nil {
-			return entries.Skipped, fmt.Errorf("dead letters %s: %w", path, err)
-		}
-		if err := take(e); err != nil {
-			return entries.Skipped, err
-		}
-	}
-}
-
-// replayed returns the set of letters that a replay or discard has settled. A key is the route and
-// the letter's partition in the checkpoint: "PIPELINE/ROUTE PARTITION".
-func replayed(files vfs.FS, state string) (map[string]bool, error) {
-	out := map[string]bool{}
-	dir, err := files.OpenDir(state)
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("state directory %s: %w", state, err)
-	}
-	out, err = pipeline.SettledLetters(dir, pipeline.Boot())
-	if err = cmp.Or(err, dir.Close()); err != nil {
-		return nil, fmt.Errorf("state directory %s: %w", state, err)
-	}
-	return out, nil
 }
 
 func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) error {

@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/penstock-io/penstock/engine/config"
 )
 
 // TestRenames checks that `penstock validate` points out every former name in docs/renames.md. The
@@ -55,11 +53,6 @@ func TestRenames(t *testing.T) {
 	for former := range uses {
 		if !documented[former] {
 			t.Errorf("docs/renames.md has no row for %s", former)
-		}
-	}
-	for _, r := range config.Renames() {
-		if uses[r.Former] == "" {
-			t.Errorf("docs/renames.md and this test have no row for %s", r.Former)
 		}
 	}
 }

@@ -140,11 +140,10 @@ func countersText(counters map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// progress returns one line for each route. If there are more than 8 routes, it returns one line
+// progress returns one line for each route. If there are more than mostRoutes, it returns one line
 // for all of them.
 func progress(s engine.Status) string {
-	const most = 8
-	if len(s.Routes) > most {
+	if len(s.Routes) > mostRoutes {
 		sum := sumOf(s.Routes)
 		for _, r := range s.Routes {
 			sum.Workers = append(sum.Workers, r.Workers...)

@@ -42,7 +42,7 @@ func TestSuite(t *testing.T) {
 		for range 2 {
 			one := httptest.NewServer(s)
 			t.Cleanup(one.Close)
-			o.Endpoints = append(o.Endpoints, httpsink.URLs(one.URL)...)
+			o.Endpoints = append(o.Endpoints, httpsink.Endpoint{URL: one.URL})
 		}
 		return connectortest.Receiver{
 			New: func(t *testing.T, h *streamtest.Host) stream.Sink {
@@ -69,7 +69,7 @@ func TestQuery(t *testing.T) {
 	t.Cleanup(one.Close)
 	send := func(endpoint string, change func(*clickhouse.Options)) (body string, query map[string]string) {
 		o := clickhouse.DefaultOptions()
-		o.Endpoints, o.Table = httpsink.URLs(one.URL+endpoint), "t"
+		o.Endpoints, o.Table = []httpsink.Endpoint{{URL: one.URL + endpoint}}, "t"
 		change(o)
 		sink, err := clickhouse.New(*o, connectortest.NewHost(t))
 		if err != nil {
@@ -113,7 +113,7 @@ func TestOptions(t *testing.T) {
 	}
 	for key, change := range map[string]func(*clickhouse.Options){
 		"endpoints": func(o *clickhouse.Options) {
-			o.Endpoints = append(o.Endpoints, httpsink.URLs("http://b/?wait_for_async_insert=0")...)
+			o.Endpoints = append(o.Endpoints, httpsink.Endpoint{URL: "http://b/?wait_for_async_insert=0"})
 		},
 		"table":                          func(o *clickhouse.Options) { o.Table = "" },
 		"format":                         func(o *clickhouse.Options) { o.Format = "Native" },
@@ -122,7 +122,7 @@ func TestOptions(t *testing.T) {
 		"settings.a b":                   setting("a b"),
 	} {
 		o := clickhouse.DefaultOptions()
-		o.Endpoints, o.Table = httpsink.URLs("http://a"), "t"
+		o.Endpoints, o.Table = []httpsink.Endpoint{{URL: "http://a"}}, "t"
 		change(o)
 		err := o.Validate()
 		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key {

@@ -36,7 +36,7 @@ func deliver(t *testing.T, change func(*elasticsearch.Options), records ...strin
 	}))
 	t.Cleanup(server.Close)
 	o := elasticsearch.DefaultOptions()
-	o.Endpoints = httpsink.URLs(server.URL)
+	o.Endpoints = []httpsink.Endpoint{{URL: server.URL}}
 	change(o)
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestOptions(t *testing.T) {
 		"api_key":     func(o *elasticsearch.Options) { o.APIKey, o.Basic = "secret", &httpaccess.Basic{User: "u"} },
 	} {
 		o := elasticsearch.DefaultOptions()
-		o.Endpoints = httpsink.URLs("http://a")
+		o.Endpoints = []httpsink.Endpoint{{URL: "http://a"}}
 		change(o)
 		err := o.Validate()
 		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key ||

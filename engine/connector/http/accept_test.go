@@ -69,7 +69,7 @@ func keyed(t *testing.T, key expr.Text, records ...string) (seen []string, err e
 		seen = append(seen, r.Header.Get("Idempotency-Key"))
 	})
 	o := http.DefaultOptions()
-	o.Endpoints, o.IdempotencyKey = httpsink.URLs(url), key
+	o.Endpoints, o.IdempotencyKey = []httpsink.Endpoint{{URL: url}}, key
 	s := newSink(t, connectortest.NewHost(t), o)
 	t.Cleanup(func() { _ = s.Close() })
 	var lane stream.Lane

@@ -84,7 +84,7 @@ func TestAuthoritiesAreReread(t *testing.T) {
 
 func TestMissingAuthoritiesAreAnError(t *testing.T) {
 	o := http.DefaultOptions()
-	o.Endpoints = httpsink.URLs("https://h/")
+	o.Endpoints = []httpsink.Endpoint{{URL: "https://h/"}}
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -141,8 +141,10 @@ func runChild(t *testing.T, what string, env ...string) {
 
 func testProxyInChild(t *testing.T) {
 	o := http.DefaultOptions()
-	o.Endpoints = httpsink.URLs("http://receiver.invalid/in", "http://direct.invalid/in",
-		os.Getenv("DIRECT"), "http://localhost/")
+	o.Endpoints = []httpsink.Endpoint{
+		{URL: "http://receiver.invalid/in"}, {URL: "http://direct.invalid/in"}, {URL: os.Getenv("DIRECT")},
+		{URL: "http://localhost/"},
+	}
 	if os.Getenv(proxyChild) == "wrong" {
 		err := o.Validate()
 		wrong, ok := errors.AsType[*stream.OptionError](err)

@@ -45,7 +45,7 @@ func rawTo(t testing.TB, endpoint string, change func(*http.Options)) stream.Lan
 func openRaw(t testing.TB, h *streamtest.Host, endpoint string, change func(*http.Options)) stream.Lane {
 	t.Helper()
 	o := http.DefaultOptions()
-	o.Endpoints, o.Body = httpsink.URLs(endpoint), http.Raw
+	o.Endpoints, o.Body = []httpsink.Endpoint{{URL: endpoint}}, http.Raw
 	if change != nil {
 		change(o)
 	}

@@ -51,7 +51,7 @@ func TestOptions(t *testing.T) {
 		}},
 		{"parameter of a store", "endpoints", "endpoint 1 sets wait_for_async_insert", func(o *http.Options) {
 			o.Body, o.ClickHouse.Table = http.ClickHouse, "t"
-			o.Endpoints = httpsink.URLs("http://a/?wait_for_async_insert=0")
+			o.Endpoints = []httpsink.Endpoint{{URL: "http://a/?wait_for_async_insert=0"}}
 		}},
 		{"proxy of names", "proxy", "has no effect", func(o *http.Options) {
 			o.Endpoints = []httpsink.Endpoint{{DNS: "a.test", Port: 80}}
@@ -75,7 +75,7 @@ func TestOptions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := http.DefaultOptions()
-			o.Endpoints = httpsink.URLs("http://a:8080/in", "http://b:8080/in")
+			o.Endpoints = []httpsink.Endpoint{{URL: "http://a:8080/in"}, {URL: "http://b:8080/in"}}
 			c.change(o)
 			err := o.Validate()
 			wrong, ok := errors.AsType[*stream.OptionError](err)
@@ -98,7 +98,7 @@ func TestKeyExpression(t *testing.T) {
 	if !ok || wrong.Key != "idempotency_key" || wrong.Word != "ordre" || len(wrong.Known) != 1 {
 		t.Errorf("Shape() = %#v, want the name that is not there and the one that is", err)
 	}
-	o.Endpoints, o.IdempotencyKey = httpsink.URLs("http://h/in"), "1 +"
+	o.Endpoints, o.IdempotencyKey = []httpsink.Endpoint{{URL: "http://h/in"}}, "1 +"
 	if _, err := http.New(*o, connectortest.NewHost(t)); err == nil {
 		t.Error("New took an expression that ends too early")
 	}
@@ -106,8 +106,10 @@ func TestKeyExpression(t *testing.T) {
 
 func TestLaneNames(t *testing.T) {
 	o := http.DefaultOptions()
-	o.Endpoints = httpsink.URLs("http://me:secret@a:8080", "https://b/in/x?token=secret",
-		"https://b/in/x?token=other", "http://[::1]:9/%2F")
+	o.Endpoints = []httpsink.Endpoint{
+		{URL: "http://me:secret@a:8080"}, {URL: "https://b/in/x?token=secret"},
+		{URL: "https://b/in/x?token=other"}, {URL: "http://[::1]:9/%2F"},
+	}
 	var got []string
 	s := newSink(t, connectortest.NewHost(t), o)
 	if err := s.Open(t.Context(), stream.SinkOptions{Lanes: func(all []stream.Lane) {

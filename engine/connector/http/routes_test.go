@@ -23,7 +23,7 @@ func TestKeysOfRoutes(t *testing.T) {
 		{Pipeline: "b", Route: "errors"}, {Pipeline: "a", Route: "errors"},
 	} {
 		options := http.DefaultOptions()
-		options.Endpoints = httpsink.URLs(url)
+		options.Endpoints = []httpsink.Endpoint{{URL: url}}
 		s := newSink(t, connectortest.NewHost(t), options)
 		var lane stream.Lane
 		o.Lanes = func(all []stream.Lane) { lane = all[0] }

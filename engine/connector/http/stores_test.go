@@ -423,10 +423,12 @@ func TestStoreOptions(t *testing.T) {
 		"headers.authorization": func(o *http.Options) {
 			o.Bearer, o.Headers = "secret", map[string]string{"authorization": "x"}
 		},
-		"endpoints": func(o *http.Options) { o.Bearer, o.Endpoints = "secret", httpsink.URLs("http://me:secret@a") },
+		"endpoints": func(o *http.Options) {
+			o.Bearer, o.Endpoints = "secret", []httpsink.Endpoint{{URL: "http://me:secret@a"}}
+		},
 	} {
 		o := http.DefaultOptions()
-		o.Endpoints = httpsink.URLs("http://a")
+		o.Endpoints = []httpsink.Endpoint{{URL: "http://a"}}
 		change(o)
 		err := o.Validate()
 		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key ||

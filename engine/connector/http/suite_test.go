@@ -75,7 +75,7 @@ func TestSuite(t *testing.T) {
 				for range 2 {
 					server := httptest.NewServer(r)
 					t.Cleanup(server.Close)
-					o.Endpoints = append(o.Endpoints, httpsink.URLs(server.URL)...)
+					o.Endpoints = append(o.Endpoints, httpsink.Endpoint{URL: server.URL})
 				}
 				return connectortest.Receiver{
 					New:      func(t *testing.T, h *streamtest.Host) stream.Sink { return newSink(t, h, o) },

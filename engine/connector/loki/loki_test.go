@@ -76,7 +76,7 @@ func TestSuite(t *testing.T) {
 		for range 2 {
 			server := httptest.NewServer(s)
 			t.Cleanup(server.Close)
-			o.Endpoints = append(o.Endpoints, httpsink.URLs(server.URL)...)
+			o.Endpoints = append(o.Endpoints, httpsink.Endpoint{URL: server.URL})
 		}
 		return connectortest.Receiver{
 			New: func(t *testing.T, h *streamtest.Host) stream.Sink {
@@ -97,7 +97,8 @@ func TestMetadata(t *testing.T) {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	o := loki.DefaultOptions()
-	o.Endpoints, o.Tenant, o.MetadataFields = httpsink.URLs(server.URL), "shop", []string{"trace.id", "user"}
+	o.Endpoints = []httpsink.Endpoint{{URL: server.URL}}
+	o.Tenant, o.MetadataFields = "shop", []string{"trace.id", "user"}
 	sink, err := loki.New(*o, connectortest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ func TestOptions(t *testing.T) {
 		"tenant":          func(o *loki.Options) { o.Tenant = "a\nb" },
 	} {
 		o := loki.DefaultOptions()
-		o.Endpoints = httpsink.URLs("http://a")
+		o.Endpoints = []httpsink.Endpoint{{URL: "http://a"}}
 		change(o)
 		err := o.Validate()
 		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key {
@@ -141,7 +142,8 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	many := loki.DefaultOptions()
-	many.Endpoints, many.LabelFields = httpsink.URLs("http://a"), strings.Split("abcdefghijklmnop", "")
+	many.Endpoints = []httpsink.Endpoint{{URL: "http://a"}}
+	many.LabelFields = strings.Split("abcdefghijklmnop", "")
 	if err := many.Validate(); err == nil || !strings.Contains(err.Error(), "16 labels") {
 		t.Errorf("16 labels: %v", err)
 	}
@@ -155,7 +157,7 @@ func TestTimesOfReading(t *testing.T) {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	o := loki.DefaultOptions()
-	o.Endpoints = httpsink.URLs(server.URL)
+	o.Endpoints = []httpsink.Endpoint{{URL: server.URL}}
 	sink, err := loki.New(*o, connectortest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)

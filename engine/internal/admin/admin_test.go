@@ -46,7 +46,7 @@ func handler(t *testing.T, o Options) http.Handler {
 	if o.Status == nil {
 		o.Status = picture
 	}
-	o.Log = slog.New(slog.DiscardHandler)
+	o.Live, o.Log = o.Status, slog.New(slog.DiscardHandler)
 	return newServer(o).Handler()
 }
 
@@ -226,7 +226,7 @@ func TestStatusForm(t *testing.T) {
 // TestListen checks that Close may be called twice. Listen must return an error with a remedy if
 // the port is in use, or if other machines could reach the port and no token is set.
 func TestListen(t *testing.T) {
-	o := Options{Address: "127.0.0.1:0", Status: picture, Log: slog.New(slog.DiscardHandler)}
+	o := Options{Address: "127.0.0.1:0", Status: picture, Live: picture, Log: slog.New(slog.DiscardHandler)}
 	s, err := Listen(o)
 	if err != nil {
 		t.Fatal(err)

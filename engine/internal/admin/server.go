@@ -54,7 +54,7 @@ type Options struct {
 	Hosts  []string
 	Pprof  bool                        // serve /debug/pprof
 	Status func() status.Status        // safe for concurrent use; sets Ready and Why
-	Live   func() status.Status        // Status without its tree, for the dashboard; nil: Status
+	Live   func() status.Status        // Status without its tree, for the dashboard
 	Reload func(context.Context) error // reloads the configuration; safe for concurrent use
 	Log    *slog.Logger
 
@@ -116,11 +116,7 @@ func Listen(o Options) (*Server, error) {
 }
 
 func newServer(o Options) *Server {
-	pictures := o.Live
-	if pictures == nil {
-		pictures = o.Status
-	}
-	return &Server{o: o, hub: live.NewHub(pictures), sessions: newSessions(), stopping: make(chan struct{})}
+	return &Server{o: o, hub: live.NewHub(o.Live), sessions: newSessions(), stopping: make(chan struct{})}
 }
 
 // Addr returns the address on which the server listens.

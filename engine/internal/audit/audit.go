@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -78,7 +77,6 @@ type Report struct {
 	Differences    int64
 	NotInSource    int64 // partitions with progress that the source no longer has
 	SinkUnreadable bool  // the sink cannot be read, so only source and checkpoint were compared
-	LedgerSource   bool  // the progress comes from the sink's ledger
 }
 
 // NotAuditedError means that the source of a route cannot be read again.
@@ -119,9 +117,7 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	source := o.Pipeline.Source
 	again, ok := source.Options.(stream.Rereadable)
 	if !ok {
-		return report, &NotAuditedError{
-			"source " + source.Component.Name + " cannot be read a second time",
-		}
+		return report, &NotAuditedError{"source " + source.Component.Name + " cannot be read a second time"}
 	}
 	if r.reread, err = again.Reread(); err != nil {
 		return report, &NotAuditedError{err.Error()}
@@ -142,10 +138,9 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	if err != nil {
 		return report, err
 	}
-	err = chain.Run(
-		ctx,
-		func(ctx context.Context) error { return r.readSource(ctx, h, chain, sink) },
-	)
+	err = chain.Run(ctx, func(ctx context.Context) error {
+		return r.readSource(ctx, h, chain, sink)
+	})
 	if err == nil {
 		err = r.compare(ctx, sink)
 	}
@@ -165,11 +160,9 @@ func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 		r.report.SinkUnreadable = true
 		return unreadable{}, nil
 	}
-	return sink.Audit(
-		ctx,
-		stream.SinkOptions{Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name,
-			ResumeToken: r.place},
-	)
+	return sink.Audit(ctx, stream.SinkOptions{
+		Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name, ResumeToken: r.place,
+	})
 }
 
 // readState reads the checkpoint and the dead letters, and checks whether a process is running.
@@ -251,34 +244,24 @@ func tokenFor(options any, tokens map[string]string, other string) string {
 // If a replayed record is refused again, a second letter is written. Its id begins with the
 // partition id of the first letter. For such a letter, readLetters keeps the id of the original
 // record.
-func (r *run) readLetters(replayed []string) (err error) {
+func (r *run) readLetters(replayed []string) error {
 	done := make(map[string]bool, len(replayed))
 	for _, id := range replayed {
 		done[id] = true
 	}
 	r.letters = map[string]bool{}
 	path := pipeline.LettersPath(*r.o.Pipeline, *r.o.Route)
-	entries, err := deadletter.OpenEntries(r.o.FS, path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, entries.Close()) }()
 	origins := map[string]string{} // ids of original records, by the partitions of their letters
-	for {
-		e, err := entries.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("dead letters %s: %w", path, err)
-		}
+	_, err := deadletter.Each(r.o.FS, path, func(e *deadletter.Entry) error {
 		partition, _, _ := strings.Cut(e.ID, "@")
 		origin := cmp.Or(origins[partition], e.ID)
 		origins[deadletter.PartitionOf(e.ID)] = origin
 		if !done[deadletter.PartitionOf(e.ID)] {
 			r.letters[origin] = true
 		}
-	}
+		return nil
+	})
+	return err
 }
 
 // takeLedger uses the progress in the sink's ledger, if the sink has one, instead of that in the
@@ -292,7 +275,6 @@ func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 	if r.settled = maps.Clone(r.local); !ok {
 		return nil
 	}
-	r.report.LedgerSource = true
 	r.settled = progress{}
 	for _, m := range marks {
 		r.settled[m.Part.ID] = m
@@ -367,10 +349,8 @@ func (r *run) compare(ctx context.Context, sink stream.Audit) error {
 }
 
 func byName(a, b *part) int {
-	return cmp.Or(
-		cmp.Compare(a.partition.Name, b.partition.Name),
-		cmp.Compare(a.partition.ID, b.partition.ID),
-	)
+	return cmp.Or(cmp.Compare(a.partition.Name, b.partition.Name),
+		cmp.Compare(a.partition.ID, b.partition.ID))
 }
 
 // unreadable is the stream.Audit of a sink that cannot be read.

@@ -23,11 +23,9 @@ func settled(m stream.Mark) []stream.Range {
 
 // contains reports whether p is in one of the ranges, which must be in ascending order.
 func contains(ranges []stream.Range, p stream.Position) bool {
-	i, _ := slices.BinarySearchFunc(
-		ranges,
-		p,
-		func(r stream.Range, p stream.Position) int { return r.To.Compare(p) },
-	)
+	i, _ := slices.BinarySearchFunc(ranges, p, func(r stream.Range, p stream.Position) int {
+		return r.To.Compare(p)
+	})
 	return i < len(ranges) && p.Compare(ranges[i].From) > 0
 }
 

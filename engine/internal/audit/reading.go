@@ -18,10 +18,7 @@ var everything = stream.Position{Num: math.MaxInt64}
 
 // readSource reads the source from its beginning to its present end.
 func (r *run) readSource(
-	ctx context.Context,
-	h *host,
-	chain *trial.Chain,
-	sink stream.Audit,
+	ctx context.Context, h *host, chain *trial.Chain, sink stream.Audit,
 ) (err error) {
 	component := r.o.Pipeline.Source.Component
 	made, err := component.New(r.reread.Options, h)
@@ -43,10 +40,7 @@ func (r *run) readSource(
 		return fmt.Errorf("source %s: %w", component.Name, err)
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
-	limits := stream.BatchLimits{
-		Bytes:   int(r.o.Route.Batch.Bytes),
-		Records: r.o.Route.Batch.Records,
-	}
+	limits := stream.BatchLimits{Bytes: int(r.o.Route.Batch.Bytes), Records: r.o.Route.Batch.Records}
 	for {
 		b := stream.NewBatch(limits)
 		end := reader.Read(ctx, b)
@@ -67,10 +61,7 @@ func (r *run) readSource(
 // take counts the records of a batch, and passes the settled ones through the processors. Then it
 // tells the sink's audit to expect the resulting records, without the dead letters.
 func (r *run) take(
-	ctx context.Context,
-	b *stream.Batch,
-	chain *trial.Chain,
-	sink stream.Audit,
+	ctx context.Context, b *stream.Batch, chain *trial.Chain, sink stream.Audit,
 ) error {
 	b.Split()
 	parts := make([]*part, len(b.Spans))

@@ -21,12 +21,12 @@ type Bucket struct {
 	ID      string // a recreated bucket of the same name has another ID
 	Created bool   // this process created the bucket, so it contains no progress
 
-	node, owner string
-	open        func(key string) Register
-	close       func()
-	log         *slog.Logger
-	times       Times
-	clock       func() time.Duration
+	owner string
+	open  func(key string) Register
+	close func()
+	log   *slog.Logger
+	times Times
+	clock func() time.Duration
 
 	mu      sync.Mutex // guards the lease holders
 	holders map[string]*LeaseHolder
@@ -38,7 +38,7 @@ func NewBucket(name, node string, open func(key string) Register, log *slog.Logg
 	session := make([]byte, 6)
 	_, _ = rand.Read(session) // it never fails
 	return &Bucket{
-		Name: name, node: node, owner: node + ownerMark + hex.EncodeToString(session), open: open,
+		Name: name, owner: node + ownerMark + hex.EncodeToString(session), open: open,
 		close: func() {}, log: log, clock: clock, holders: make(map[string]*LeaseHolder),
 	}
 }
@@ -46,9 +46,6 @@ func NewBucket(name, node string, open func(key string) Register, log *slog.Logg
 // ownerMark separates the two parts of the name of a lease's owner: the name of the node, and a
 // random number that is new at each start of a process.
 const ownerMark = "/"
-
-// Node returns the name of this process.
-func (b *Bucket) Node() string { return b.node }
 
 // Close closes the connection. It does nothing if b is nil.
 func (b *Bucket) Close() {

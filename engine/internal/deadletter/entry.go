@@ -84,6 +84,29 @@ func (s *Entries) open(disk vfs.FS, path string) error {
 	return err
 }
 
+// Each calls take with each dead letter that is in the file at path now, and returns the number of
+// lines that are not dead letters. If there is no such file, there are no letters. Each ends early
+// if take returns an error.
+func Each(disk vfs.FS, path string, take func(*Entry) error) (skipped int, err error) {
+	entries, err := OpenEntries(disk, path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, entries.Close()) }()
+	for {
+		e, err := entries.Next()
+		if err == io.EOF {
+			return entries.Skipped, nil
+		}
+		if err != nil {
+			return entries.Skipped, fmt.Errorf("dead letters %s: %w", path, err)
+		}
+		if err := take(e); err != nil {
+			return entries.Skipped, err
+		}
+	}
+}
+
 // Close closes a reader that OpenEntries has returned. It may be called twice.
 func (s *Entries) Close() error {
 	var errs []error

@@ -21,9 +21,6 @@ func (s *Set) Add(name string, n int64) {
 	counter.(*atomic.Int64).Add(n)
 }
 
-// Get returns the value of the counter with the given name, or 0 if there is none.
-func (s *Set) Get(name string) int64 { return s.All()[name] }
-
 // All returns the values of all counters.
 func (s *Set) All() map[string]int64 {
 	out := make(map[string]int64)

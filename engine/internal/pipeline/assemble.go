@@ -123,19 +123,12 @@ func newRoute(s *slot) (*route, error) {
 	r.reader.waits, r.sender.waits, r.saver.waits = r.waits, r.waits, r.waits
 	r.sender.broken = r.sourceFailed
 	r.saver.idle, r.saver.saved = r.reader.idle, r.sender.saved
-	for _, use := range c.Processors {
-		r.processors.make = append(r.processors.make,
-			func(h stream.Host) (stream.Processor, error) {
-				return construct[stream.Processor](use, h)
-			})
-	}
-	for _, make := range r.processors.make { // this reports invalid options before anything starts
-		if _, err := make(r.host); err != nil {
+	for _, use := range c.Processors { // this reports invalid options before anything starts
+		if _, err := construct[stream.Processor](use, r.host); err != nil {
 			return nil, err
 		}
 	}
-	_, err = controlConfig(c, nil)
-	return r, err
+	return r, nil
 }
 
 // makeParking sets r.parking if the sink parks records (stream.ParkingSink): it keeps them in a

@@ -40,14 +40,12 @@ type books struct {
 	inherited counts
 }
 
-// counts are numbers of source records, source bytes, batches and partitions. They continue when
-// the route restarts.
+// counts are numbers of source records and source bytes. They continue when the route restarts.
 type counts struct {
-	readRecords, readBytes           int64
-	delivered, deliveredBytes        int64
-	dead, dropped                    int64
-	settledBatches, finishedPartials int64
-	settledBytes                     int64 // raw bytes of all settled batches
+	readRecords, readBytes    int64
+	delivered, deliveredBytes int64
+	dead, dropped             int64
+	settledBytes              int64 // raw bytes of all settled batches
 }
 
 // unsettled returns the number of records read and not yet settled.
@@ -277,7 +275,6 @@ func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, drop
 	if !end.deadLettered {
 		k.counts.deliveredBytes += b.RawBytes()
 	}
-	k.counts.settledBatches++
 	k.counts.settledBytes += b.RawBytes()
 	if !end.unsent && !late {
 		k.unsavedBytes += b.RawBytes()
@@ -353,7 +350,6 @@ func (k *books) takeUnsaved() saving {
 		if k.done(p) && !p.finished {
 			if k.ends {
 				p.finished = true
-				k.counts.finishedPartials++
 			} else {
 				s.finished = append(s.finished, p.part)
 			}
@@ -418,7 +414,6 @@ func (k *books) finish(id string) bool {
 		return false
 	}
 	p.finished = true
-	k.counts.finishedPartials++
 	k.markDirty(p)
 	return true
 }

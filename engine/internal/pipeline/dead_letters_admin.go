@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -18,19 +17,17 @@ import (
 
 // SettledLetters returns the set of dead letters that a replay or discard has settled. Its keys
 // have the form "PIPELINE/ROUTE PARTITION". In the checkpoint, each letter is a partition of its
-// own, with the id PARTITION (see deadletter.PartitionOf). dir is the state directory, and boot is
-// the result of Boot. Progress in the upper layer (see layeredStore) takes precedence.
-func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
+// own, with the id PARTITION (see deadletter.PartitionOf). state is the path of the state
+// directory, which may not exist, and boot is the result of Boot. Progress in the upper layer (see
+// layeredStore) takes precedence.
+func SettledLetters(files vfs.FS, state, boot string) (map[string]bool, error) {
 	out, upper := map[string]bool{}, map[string]bool{}
-	snap, report, err := checkpoint.Read(dir)
+	snap, err := readWhole(files, state)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
-	if err == nil {
-		err = report.Err() // letters in the damaged part would count as not settled
-	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("state directory %s: %w", state, err)
 	}
 	for _, r := range snap.Routes {
 		route, of, _ := strings.Cut(r.Route, checkpoint.BootMark)
@@ -51,6 +48,20 @@ func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
 	return out, nil
 }
 
+// readWhole reads the checkpoint in a state directory. It returns an error if the checkpoint is
+// damaged, because letters in the damaged part would count as not settled.
+func readWhole(files vfs.FS, state string) (*checkpoint.Snapshot, error) {
+	dir, err := files.OpenDir(state)
+	if err != nil {
+		return nil, err
+	}
+	snap, report, err := checkpoint.Read(dir)
+	if err == nil {
+		err = report.Err()
+	}
+	return snap, errors.Join(err, dir.Close())
+}
+
 // Letters reads the dead letters of a route from its file. It ends early if ctx is done.
 func (e *Engine) Letters(
 	ctx context.Context, q admin.LetterQuery,
@@ -59,56 +70,28 @@ func (e *Engine) Letters(
 	if s == nil {
 		return page, admin.ErrNoRoute
 	}
-	state, err := e.o.FS.OpenDir(e.cfg.State)
-	if err != nil {
-		return page, fmt.Errorf("state directory %s: %w", e.cfg.State, err)
-	}
-	settled, err := SettledLetters(state, e.o.Boot)
-	if err = errors.Join(err, state.Close()); err != nil {
-		return page, fmt.Errorf("state directory %s: %w", e.cfg.State, err)
-	}
-	path := LettersPath(s.pipe.cfg, s.cfg)
-	entries, err := deadletter.OpenEntries(e.o.FS, path)
+	settled, err := SettledLetters(e.o.FS, e.cfg.State, e.o.Boot)
 	if err != nil {
 		return page, err
 	}
-	defer func() { err = errors.Join(err, entries.Close()) }()
-	isSettled := func(id string) bool { return settled[s.key+" "+deadletter.PartitionOf(id)] }
-	if page, err = readLetters(ctx, entries, q, isSettled); err != nil {
-		return page, fmt.Errorf("dead letters %s: %w", path, err)
-	}
-	return page, nil
-}
-
-func readLetters(
-	ctx context.Context, entries *deadletter.Entries, q admin.LetterQuery,
-	settled func(id string) bool,
-) (page admin.LetterPage, err error) {
-	for {
-		if ctx.Err() != nil {
-			return page, context.Cause(ctx)
-		}
-		entry, err := entries.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return page, err
-		}
-		done := settled(entry.ID)
+	path := LettersPath(s.pipe.cfg, s.cfg)
+	page.Skipped, err = deadletter.Each(e.o.FS, path, func(entry *deadletter.Entry) error {
+		done := settled[s.key+" "+deadletter.PartitionOf(entry.ID)]
 		if !done {
 			page.Open++
 		}
-		if !q.Filter.Takes(entry) || done && !q.Settled {
-			continue
+		if q.Filter.Takes(entry) && (!done || q.Settled) {
+			page.Matched++
+			page.Entries = append(page.Entries, admin.Letter{Entry: entry, Settled: done})
+			if len(page.Entries) >= 2*q.Limit+64 {
+				page.Entries = slices.Clone(page.Entries[len(page.Entries)-q.Limit:])
+			}
 		}
-		page.Matched++
-		page.Entries = append(page.Entries, admin.Letter{Entry: entry, Settled: done})
-		if len(page.Entries) >= 2*q.Limit+64 {
-			page.Entries = slices.Clone(page.Entries[len(page.Entries)-q.Limit:])
-		}
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		return page, err
 	}
-	page.Skipped = entries.Skipped
 	if extra := len(page.Entries) - q.Limit; extra > 0 {
 		page.Entries = page.Entries[extra:]
 	}

@@ -50,10 +50,9 @@ type waits struct {
 
 // open opens the store. It leaves w.store nil if the route must keep waiting batches in memory.
 func (w *waits) open(p *pipe) error {
-	if p.sharing.on { // the next owner may be on another machine
-		return nil
-	}
-	if p.isReplay() { // the store belongs to the route
+	// If the pipeline is shared, the next owner may be on another machine. In a replay, the store
+	// belongs to the replayed route.
+	if p.sharing.on || p.isReplay() {
 		return nil
 	}
 	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.layers.layered() &&

@@ -264,16 +264,17 @@ const (
 // supervise runs the pipelines, the admin pages and the export of traces. When all pipelines have
 // ended, it stops the pages and the export.
 func (e *Engine) supervise(ctx context.Context, pages *pages) error {
-	children := []supervise.Child{{
-		Name: pipelinesName, Run: e.runPipes, Restart: supervise.Transient, Backoff: waitsOf(true), Significant: true,
-	}}
-	if pages != nil {
-		children = append([]supervise.Child{pages.child()}, children...)
-	}
+	var children []supervise.Child
 	if e.o.telemetry != nil {
-		exporter := supervise.Child{Name: "telemetry", Run: e.o.telemetry.Run}
-		children = append([]supervise.Child{exporter}, children...)
+		children = append(children, supervise.Child{Name: "telemetry", Run: e.o.telemetry.Run})
 	}
+	if pages != nil {
+		children = append(children, pages.child())
+	}
+	children = append(children, supervise.Child{
+		Name: pipelinesName, Run: e.runPipes, Restart: supervise.Transient, Backoff: waitsOf(true),
+		Significant: true,
+	})
 	tree, err := supervise.New(engineName, supervise.Spec{}, children...)
 	if err != nil {
 		return err

@@ -1,10 +1,7 @@
 package pipeline
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
@@ -22,36 +19,18 @@ import (
 // size of the window. An example is the lane of sink file. It writes all its in-flight batches with
 // one fsync. Its round trip therefore grows with the window although no queue has formed, and
 // "queue" would shrink the window for no reason.
-func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
+func windowOf(f config.Flow, lanes []stream.Lane) window.Algorithm {
 	name := f.Window
-	if name == "" || name == "auto" {
+	if name == "auto" {
 		name = "queue"
 		if allOrdered(lanes) && lanes[0].Limits.InFlight > 0 {
 			name, f.Size = "fixed", lanes[0].Limits.InFlight
 		}
 	}
-	threshold, err := durationOrAuto(f.Threshold)
-	if err != nil {
-		return nil, fmt.Errorf("flow.threshold: %w", err)
-	}
-	e := window.Find(name)
-	if e == nil || e.Experiment {
-		return nil, fmt.Errorf("flow.window: %q is not one of %s",
-			f.Window, strings.Join(window.Names(), ", "))
-	}
-	w := e.With(window.Options{
-		Size: f.Size, Initial: f.Initial, Max: f.Max, Threshold: threshold, PerAck: f.Step == "per_ack",
+	return window.Find(name).With(window.Options{
+		Size: f.Size, Initial: f.Initial, Max: f.Max, Threshold: durationOrAuto(f.Threshold),
+		PerAck: f.Step == "per_ack",
 	})
-	return w, w.Validate()
-}
-
-func dispatchOf(f config.Flow) (dispatch.Policy, error) {
-	name := cmp.Or(f.Dispatch, "least_completion")
-	if names := dispatch.Names(); !slices.Contains(names, name) {
-		return nil, fmt.Errorf("flow.dispatch: %q is not one of %s",
-			f.Dispatch, strings.Join(names, ", "))
-	}
-	return dispatch.Find(name, dispatch.Options{Band: f.TieBand}), nil
 }
 
 // budgetOf returns the limit on redeliveries: a share of the deliveries, plus a number per second.
@@ -103,38 +82,23 @@ func hedgeOf(f config.Flow) control.Hedge {
 	return control.Hedge{Share: hedgeShare}
 }
 
-func durationOrAuto(s string) (time.Duration, error) {
-	if s == "" || s == "auto" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err == nil && d <= 0 {
-		err = fmt.Errorf("%q is not above zero", s)
-	}
-	return d, err
+// durationOrAuto returns the duration s, which is valid, or 0 if s is "auto".
+func durationOrAuto(s string) time.Duration {
+	d, _ := time.ParseDuration(s) // auto is no duration
+	return d
 }
 
 // controlConfig converts the sections flow:, retry: and checkpoint: of a route to the config of
-// package flow/control.
+// package flow/control. The sections are valid (see config.Config.Validate).
 func controlConfig(c config.Route, lanes []stream.Lane) (control.Config, error) {
-	w, err := windowOf(c.Flow, lanes)
-	if err != nil {
-		return control.Config{}, err
-	}
-	d, err := dispatchOf(c.Flow)
-	if err != nil {
-		return control.Config{}, err
-	}
-	timeout, err := durationOrAuto(c.Flow.Timeout)
-	if err != nil {
-		return control.Config{}, fmt.Errorf("flow.timeout: %w", err)
-	}
 	retry, err := c.Retry.RetryPolicy()
 	if err != nil {
 		return control.Config{}, fmt.Errorf("retry.backoff: %w", err)
 	}
 	return control.Config{
-		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retry,
+		Seed: uint64(time.Now().UnixNano()), Window: windowOf(c.Flow, lanes),
+		Dispatch: dispatch.Find(c.Flow.Dispatch, dispatch.Options{Band: c.Flow.TieBand}),
+		Timeout:  durationOrAuto(c.Flow.Timeout), Retry: retry,
 		Replay: int64(c.Checkpoint.Replay), Waiting: waitingOf(c.Retry), End: endOf(c.Retry), Shared: c.Flow.Shared,
 		Limit: limitOf(c.Flow.Limit), LaneLimit: limitOf(c.Flow.WorkerLimit),
 		Budget: budgetOf(c.Flow), Poison: poisonOf(c.Flow), Hedge: hedgeOf(c.Flow),

@@ -23,14 +23,13 @@ type processors struct {
 	letters *letterWriter
 	budget  *budget
 	encoder stream.Encoder // nil if the sink sends the batch's own bytes
-	make    []func(stream.Host) (stream.Processor, error)
 
 	steps [maxProcessors]atomic.Pointer[step] // the running step of each goroutine; nil if idle
 }
 
 // needed reports whether batches need processing: by processors of the config or by the sink's
 // encoder.
-func (r *processors) needed() bool { return len(r.make) > 0 || r.encoder != nil }
+func (r *processors) needed() bool { return len(r.cfg.Processors) > 0 || r.encoder != nil }
 
 // newLine creates a line: the channels on the way from the reader through the processors to the
 // sender. The channels jobs and work each have room for as many batches as there are processing
@@ -118,13 +117,13 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 	}()
 	p := &processor{r: r, name: name, idle: idle, current: current}
 	defer current.Store(nil)
-	for i, make := range r.make {
-		instance, err := make(r.host.scoped(scope))
+	for i, use := range r.cfg.Processors {
+		instance, err := construct[stream.Processor](use, r.host.scoped(scope))
 		if err != nil {
 			return errors.Join(supervise.ErrEscalate, err)
 		}
 		p.chain = append(p.chain, instance)
-		p.names = append(p.names, fmt.Sprintf("processor %d, %s", i+1, r.cfg.Processors[i].Component.Name))
+		p.names = append(p.names, fmt.Sprintf("processor %d, %s", i+1, use.Component.Name))
 	}
 	for {
 		j := r.nextJob(ctx)

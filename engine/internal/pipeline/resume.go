@@ -185,12 +185,11 @@ func (r *saver) markOf(id string) (stream.Mark, bool) {
 	if r.assigned != nil {
 		return stream.Mark{}, false
 	}
+	progress := r.layers.mark
 	if r.resumed != nil {
-		m, known := r.resumed.mark(id)
-		m.Part.ID = id
-		return r.waits.resume(m, known)
+		progress = r.resumed.mark
 	}
-	m, known := r.layers.mark(id)
+	m, known := progress(id)
 	m.Part.ID = id
 	return r.waits.resume(m, known)
 }

@@ -26,7 +26,7 @@ type sourceHost struct {
 	mu       sync.Mutex // guards the fields below
 	phase    hostPhase
 	group    *supervise.Group // set by start
-	deferred []goroutine      // requested before start
+	deferred []func()         // start the goroutines that were requested before start
 	dir      vfs.Dir          // nil until opened
 }
 
@@ -37,12 +37,6 @@ const (
 	hostRunning
 	hostStopped
 )
-
-// goroutine is a goroutine that has not been started.
-type goroutine struct {
-	name string
-	run  func(context.Context) error
-}
 
 // pipelineShutdown is the maximum time for stopping a pipeline: first its routes, then the
 // goroutines of its source. It includes sourceShutdown for these goroutines.
@@ -66,7 +60,7 @@ func (h *sourceHost) Go(name string, run func(context.Context) error) {
 	h.mu.Lock()
 	phase := h.phase
 	if phase == hostAssembled {
-		h.deferred = append(h.deferred, goroutine{name, run})
+		h.deferred = append(h.deferred, func() { h.group.Go(name, run) })
 	}
 	h.mu.Unlock()
 	switch phase {
@@ -144,8 +138,8 @@ func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) 
 	deferred := h.deferred
 	h.deferred = nil
 	h.mu.Unlock()
-	for _, g := range deferred {
-		group.Go(g.name, g.run)
+	for _, start := range deferred {
+		start()
 	}
 }
 

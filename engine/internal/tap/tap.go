@@ -77,12 +77,8 @@ type Registry struct {
 	count  int // number of subscriptions
 }
 
-// Route returns the route with the given name. The first call for a name creates the route. On a
-// nil Registry, Route returns nil.
+// Route returns the route with the given name. The first call for a name creates the route.
 func (g *Registry) Route(name string) *Route {
-	if g == nil {
-		return nil
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.routes[name]
@@ -114,8 +110,7 @@ func (g *Registry) Subscribe(route, stage string, rate int) (*Subscription, erro
 	return s, nil
 }
 
-// Route samples the records of a route. It is safe for concurrent use. On a nil Route, only Active
-// may be called.
+// Route samples the records of a route. It is safe for concurrent use.
 type Route struct {
 	name          string
 	subscriptions atomic.Pointer[[]*Subscription] // nil if none; replaced, never changed
@@ -135,7 +130,7 @@ func (r *Route) change(update func([]*Subscription) []*Subscription) {
 }
 
 // Active reports whether the route has a subscription.
-func (r *Route) Active() bool { return r != nil && r.subscriptions.Load() != nil }
+func (r *Route) Active() bool { return r.subscriptions.Load() != nil }
 
 // Offer offers the n records of a batch at a stage to the subscriptions. For a few of the records,
 // it calls the function sample with the index of the record.

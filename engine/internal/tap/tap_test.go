@@ -29,7 +29,7 @@ func TestOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Registry
 		r := g.Route("p/r")
-		if r.Active() || (*Route)(nil).Active() || (*Registry)(nil).Route("x").Active() {
+		if r.Active() {
 			t.Error("a route that nobody taps is active")
 		}
 		r.Offer(Stage{}, 5, func(int) Sample { t.Error("a record is sampled for nobody"); return Sample{} })

@@ -2,7 +2,11 @@
 
 package waiting
 
-import "time"
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
 
 // numClasses is the number of heaps. Each heap has one class of the ranges that wait for a retry.
 // Class 0 has the ranges that are not suspects. A suspect is data that fails although its workers
@@ -17,78 +21,44 @@ func classOf(e *entry) int {
 	return int(min(max(e.failures, 1), numClasses-1))
 }
 
-// heap has the entry with the earliest due time first. Entries with the same due time are ordered
+// dueHeap has the entry with the earliest due time first. Entries with the same due time are ordered
 // by batch, partition and position, so that the ranges of one batch are removed one after another.
-// To remove an entry that is not the first one, heap must search for it. This is rare, because
-// nearly all entries are removed when they are due.
-type heap struct{ s []uint32 }
-
-func (h *heap) before(x *index, a, b uint32) bool {
-	if d, o := x.at(a).due, x.at(b).due; d != o {
-		return d < o
-	}
-	if p, o := x.at(a).batch, x.at(b).batch; p != o {
-		return p < o
-	}
-	if p, o := x.at(a).part, x.at(b).part; p != o {
-		return p < o
-	}
-	return x.at(a).rangeOf().From.Compare(x.at(b).rangeOf().From) < 0
+// To remove an entry that is not the first one, dueHeap must search for it. This is rare, because
+// nearly all entries are removed when they are due. Its methods with upper-case names are those of
+// heap.Interface.
+type dueHeap struct {
+	x *index
+	s []uint32
 }
 
-func (h *heap) push(x *index, i uint32) {
-	h.s = append(h.s, i)
-	h.up(x, len(h.s)-1)
-}
+func (h *dueHeap) Len() int      { return len(h.s) }
+func (h *dueHeap) Swap(i, j int) { h.s[i], h.s[j] = h.s[j], h.s[i] }
+func (h *dueHeap) Push(i any)    { h.s = append(h.s, i.(uint32)) }
 
-func (h *heap) up(x *index, k int) {
-	for k > 0 {
-		p := (k - 1) / 2
-		if !h.before(x, h.s[k], h.s[p]) {
-			return
-		}
-		h.s[k], h.s[p] = h.s[p], h.s[k]
-		k = p
+func (h *dueHeap) Less(i, j int) bool {
+	a, b := h.x.at(h.s[i]), h.x.at(h.s[j])
+	if a.due != b.due {
+		return a.due < b.due
 	}
-}
-
-func (h *heap) down(x *index, k int) {
-	for {
-		c := 2*k + 1
-		if c >= len(h.s) {
-			return
-		}
-		if c+1 < len(h.s) && h.before(x, h.s[c+1], h.s[c]) {
-			c++
-		}
-		if !h.before(x, h.s[c], h.s[k]) {
-			return
-		}
-		h.s[k], h.s[c] = h.s[c], h.s[k]
-		k = c
+	if a.batch != b.batch {
+		return a.batch < b.batch
 	}
+	if a.part != b.part {
+		return a.part < b.part
+	}
+	return a.rangeOf().From.Compare(b.rangeOf().From) < 0
 }
 
-func (h *heap) removeAt(x *index, k int) {
+func (h *dueHeap) Pop() any {
 	last := len(h.s) - 1
-	h.s[k] = h.s[last]
+	i := h.s[last]
 	h.s = h.s[:last]
-	if k < last {
-		h.down(x, k)
-		h.up(x, k)
-	}
+	return i
 }
 
-func (h *heap) remove(x *index, i uint32) {
-	if len(h.s) > 0 && h.s[0] == i {
-		h.removeAt(x, 0)
-		return
-	}
-	for k, o := range h.s {
-		if o == i {
-			h.removeAt(x, k)
-			return
-		}
+func (h *dueHeap) remove(i uint32) {
+	if k := slices.Index(h.s, i); k >= 0 {
+		heap.Remove(h, k)
 	}
 }
 

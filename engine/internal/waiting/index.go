@@ -3,6 +3,7 @@
 package waiting
 
 import (
+	"container/heap"
 	"math"
 	"time"
 
@@ -116,7 +117,7 @@ type index struct {
 	parts  []*partition // by partition number; nil for a number that is not in use
 	unused []uint32     // these numbers
 	byID   map[string]uint32
-	due    [numClasses]heap
+	due    [numClasses]dueHeap
 	held   totals
 	all    totals
 	dirty  []uint32 // entries that have changed since they were last written to the journal
@@ -137,7 +138,13 @@ func (t *totals) add(e *entry, sign int64) {
 	t.bytes += sign * int64(e.bytes)
 }
 
-func newIndex() *index { return &index{byID: make(map[string]uint32)} }
+func newIndex() *index {
+	x := &index{byID: make(map[string]uint32)}
+	for c := range x.due {
+		x.due[c].x = x
+	}
+	return x
+}
 
 func (x *index) at(i uint32) *entry { return &x.slabs[i/slabSize][i%slabSize] }
 
@@ -237,7 +244,7 @@ func (x *index) hold(i uint32) {
 	x.held.add(e, 1)
 	if !e.has(inHeap) {
 		e.set(inHeap, true)
-		x.due[classOf(e)].push(x, i)
+		heap.Push(&x.due[classOf(e)], i)
 	}
 }
 
@@ -250,7 +257,7 @@ func (x *index) leave(i uint32) {
 		e.phase = isOut
 	}
 	if e.has(inHeap) {
-		x.due[classOf(e)].remove(x, i)
+		x.due[classOf(e)].remove(i)
 		e.set(inHeap, false)
 	}
 }

@@ -38,7 +38,6 @@ type Session interface {
 //     the caller isolates such a record. After maxKilled such ends since the last completed work,
 //     there is a wait again.
 type Fleet[S Session] struct {
-	o     FleetOptions[S]
 	slots []*Slot[S]
 	tree  *supervise.Supervisor
 }
@@ -124,7 +123,7 @@ const Soon = 10 * time.Millisecond
 
 // NewFleet creates a fleet; Serve starts the children.
 func NewFleet[S Session](o FleetOptions[S]) (*Fleet[S], error) {
-	f := &Fleet[S]{o: o}
+	f := new(Fleet[S])
 	var children []supervise.Child
 	for _, name := range o.Names {
 		s := &Slot[S]{name: name, changed: make(chan struct{})}

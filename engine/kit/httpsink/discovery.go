@@ -42,15 +42,6 @@ type Endpoint struct {
 	Path string `yaml:"path" doc:"URL path, for dns, srv and nats, such as /in"`
 }
 
-// URLs returns endpoints that are URLs.
-func URLs(all ...string) []Endpoint {
-	out := make([]Endpoint, len(all))
-	for i := range all {
-		out[i].URL = all[i]
-	}
-	return out
-}
-
 // UnmarshalText sets the endpoint to the URL in text.
 func (e *Endpoint) UnmarshalText(text []byte) error {
 	*e = Endpoint{URL: string(text)}

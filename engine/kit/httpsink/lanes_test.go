@@ -95,7 +95,7 @@ func discovering(dns *connectortest.NameServer, endpoints ...Endpoint) *Options 
 func TestDiscovered(t *testing.T) {
 	dns := connectortest.NewNameServer(t)
 	dns.Set("workers.test", "127.0.0.2", "127.0.0.1", "::1")
-	f := openLanes(t, discovering(dns, URLs("http://fixed.test:80/in")[0],
+	f := openLanes(t, discovering(dns, Endpoint{URL: "http://fixed.test:80/in"},
 		Endpoint{DNS: "workers.test", Port: 8080, Path: "in"}))
 	const fixed = "http://fixed.test:80/in"
 	f.want(fixed, "http://127.0.0.1:8080/in", "http://127.0.0.2:8080/in", "http://[::1]:8080/in")
@@ -189,7 +189,7 @@ func TestDrainingWorker(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	o := defaults()
-	o.Endpoints = URLs(server.URL, "http://other.test/in")
+	o.Endpoints = []Endpoint{{URL: server.URL}, {URL: "http://other.test/in"}}
 	f := openLanes(t, o)
 	first, lanes := f.next()
 	deliver(t, lanes[0])
@@ -215,7 +215,7 @@ func TestConnectionAge(t *testing.T) {
 		want int
 	}{{time.Nanosecond, 3}, {time.Hour, 1}, {0, 1}} {
 		o := defaults()
-		o.Endpoints, o.ConnectionAge = URLs(server.URL), c.age
+		o.Endpoints, o.ConnectionAge = []Endpoint{{URL: server.URL}}, c.age
 		_, lanes := openLanes(t, o).next()
 		clear(ports)
 		for range 3 {
@@ -249,7 +249,7 @@ func TestEndpointOptions(t *testing.T) {
 		"is not HOST:PORT":  {Interval: time.Second, Resolver: "10.0.0.1"},
 	} {
 		o := defaults()
-		o.Endpoints, o.Discovery = URLs("http://a"), d
+		o.Endpoints, o.Discovery = []Endpoint{{URL: "http://a"}}, d
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", d, err, want)
 		}
