@@ -99,8 +99,10 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 				columns = append(columns, c)
 			}
 		}
-	} else if i := IndexOf(there, s.options.JSONColumn); i >= 0 && s.options.Policy() == JSONColumn {
-		columns = append(columns, there[i])
+	} else if s.options.Policy() == JSONColumn {
+		if i := IndexOf(there, s.options.JSONColumn); i >= 0 {
+			columns = append(columns, there[i])
+		}
 	}
 	for _, k := range s.options.Key {
 		if IndexOf(columns, k) < 0 {
