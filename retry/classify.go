@@ -24,19 +24,10 @@ const (
 
 // String returns the action's name in lower case.
 func (a Action) String() string {
-	switch a {
-	case Undecided:
-		return "undecided"
-	case Retry:
-		return "retry"
-	case Fail:
-		return "fail"
-	case Failover:
-		return "failover"
-	case Refresh:
-		return "refresh"
-	case Progress:
-		return "progress"
+	names := [...]string{Undecided: "undecided", Retry: "retry", Fail: "fail",
+		Failover: "failover", Refresh: "refresh", Progress: "progress"}
+	if int(a) < len(names) {
+		return names[a]
 	}
 	return "unknown action"
 }

@@ -23,17 +23,10 @@ const (
 
 // String returns the kind's name in lower case.
 func (k EventKind) String() string {
-	switch k {
-	case AttemptStarted:
-		return "attempt started"
-	case AttemptFailed:
-		return "attempt failed"
-	case Waiting:
-		return "waiting"
-	case Succeeded:
-		return "succeeded"
-	case Stopped:
-		return "stopped"
+	names := [...]string{AttemptStarted: "attempt started", AttemptFailed: "attempt failed",
+		Waiting: "waiting", Succeeded: "succeeded", Stopped: "stopped"}
+	if k >= AttemptStarted && int(k) < len(names) {
+		return names[k]
 	}
 	return "event " + strconv.Itoa(int(k))
 }

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,9 +91,7 @@ func Hedge[T any](
 	if err := o.Validate(); err != nil {
 		return zero, &Error{Stop: err}
 	}
-	if o.MaxAttempts == 0 {
-		o.MaxAttempts = 2
-	}
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 2)
 	if discard == nil {
 		discard = discardLate[T]
 	}
@@ -101,10 +100,7 @@ func Hedge[T any](
 		results: make(chan result[T]), returned: make(chan struct{}),
 	}
 	defer close(r.returned)
-	r.attempt.Key = o.Key
-	if o.Key == "" {
-		r.attempt.Key = FromContext(ctx).Key
-	}
+	r.attempt.Key = cmp.Or(o.Key, FromContext(ctx).Key)
 	defer r.end() // also if run panics
 	v, stop := r.run()
 	// Once r.decided is set, attempts that succeed discard their results. If r.run has stopped

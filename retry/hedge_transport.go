@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -23,10 +24,7 @@ type HedgeTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *HedgeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	next := t.Next
-	if next == nil {
-		next = http.DefaultTransport
-	}
+	next := cmp.Or(t.Next, http.DefaultTransport)
 	hasBody := req.Body != nil && req.Body != http.NoBody
 	if !idempotent(req.Method, req.Header) || hasBody && req.GetBody == nil {
 		return next.RoundTrip(req)

@@ -62,7 +62,6 @@ type loopState struct {
 	options Options
 	invalid error           // options are invalid
 	ctx     context.Context // the caller's, during the range
-	current context.Context // of the running attempt
 	ended   bool            // the body has called End in this attempt
 	failure error
 }
@@ -115,14 +114,15 @@ func (l *loopState) all(yield func(context.Context) bool) error {
 // the range by break or return.
 func (l *loopState) attemptOnce(yield func(context.Context) bool) bool {
 	o := &l.options
-	l.ended, l.failure, l.current = false, nil, l.sequence.ctx
+	ctx := l.sequence.ctx
+	l.ended, l.failure = false, nil
 	if o.AttemptTimeout > 0 {
 		var cancel context.CancelFunc
-		l.current, cancel = context.WithTimeoutCause(l.current, o.AttemptTimeout, ErrAttemptTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, o.AttemptTimeout, ErrAttemptTimeout)
 		defer cancel()
 	}
 	l.start(o)
-	goesOn := yield(l.current)
+	goesOn := yield(ctx)
 	switch {
 	case l.ended:
 	case goesOn:

@@ -10,36 +10,36 @@ import (
 	"strings"
 )
 
-// Errors of net/http and crypto/tls without an exported type are recognized by the beginnings of
-// their texts. Most of the crypto/tls errors are alerts: the server refuses the client's
-// certificate, version or settings.
-var (
-	permanentHTTP = []string{
-		"nil Request",
-		"no Host in request URL",
-		"Request.RequestURI can't be set",
-		"Request.ContentLength=",
-		"ContentLength=",
-	}
-	permanentNetHTTP = []string{"invalid header field", "invalid trailer field", "invalid method"}
-	permanentTLS     = []string{
-		"access denied",
-		"bad certificate",
-		"certificate required",
-		"either ServerName or InsecureSkipVerify must be specified",
-		"expired certificate",
-		"handshake failure",
-		"insufficient security level",
-		"no application protocol",
-		"no supported versions satisfy",
-		"protocol version not supported",
-		"revoked certificate",
-		"server selected unsupported protocol version",
-		"unknown certificate", // also "unknown certificate authority"
-		"unrecognized name",
-		"unsupported certificate",
-	}
-)
+// permanentTexts has the beginnings of the texts of permanent errors without an exported type. Most
+// of the crypto/tls errors are alerts: the server refuses the client's certificate, version or
+// settings.
+var permanentTexts = []string{
+	"http: nil Request",
+	"http: no Host in request URL",
+	"http: Request.RequestURI can't be set",
+	"http: Request.ContentLength=",
+	"http: ContentLength=",
+	"net/http: invalid header field",
+	"net/http: invalid trailer field",
+	"net/http: invalid method",
+	"stopped after 10 redirects",
+	"tls: access denied",
+	"tls: bad certificate",
+	"tls: certificate required",
+	"tls: either ServerName or InsecureSkipVerify must be specified",
+	"tls: expired certificate",
+	"tls: handshake failure",
+	"tls: insufficient security level",
+	"tls: no application protocol",
+	"tls: no supported versions satisfy",
+	"tls: protocol version not supported",
+	"tls: revoked certificate",
+	"tls: server selected unsupported protocol version",
+	"tls: unknown certificate", // also "unknown certificate authority"
+	"tls: unrecognized name",
+	"tls: unsupported certificate",
+	"unsupported protocol scheme",
+}
 
 // permanentNetworkError reports whether err is a failure of a request that another attempt cannot
 // fix. If err contains the failures of an inner retry, only the last one counts.
@@ -78,21 +78,7 @@ func permanentNetworkError(err error) bool {
 
 // hasPermanentText reports whether text is the text of a permanent error without an exported type.
 func hasPermanentText(text string) bool {
-	if rest, ok := strings.CutPrefix(text, "net/http: "); ok {
-		return beginsWithAny(rest, permanentNetHTTP)
-	}
-	if rest, ok := strings.CutPrefix(text, "http: "); ok {
-		return beginsWithAny(rest, permanentHTTP)
-	}
-	if rest, ok := strings.CutPrefix(text, "tls: "); ok {
-		return beginsWithAny(rest, permanentTLS)
-	}
-	return strings.HasPrefix(text, "unsupported protocol scheme") ||
-		strings.HasPrefix(text, "stopped after 10 redirects")
-}
-
-func beginsWithAny(text string, beginnings []string) bool {
-	return slices.ContainsFunc(beginnings, func(beginning string) bool {
+	return slices.ContainsFunc(permanentTexts, func(beginning string) bool {
 		return strings.HasPrefix(text, beginning)
 	})
 }

@@ -3,6 +3,7 @@
 package retry
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -96,10 +97,7 @@ func (p *plan) wait(o *Options, s *step) (time.Duration, error) {
 	if s.after == 0 || switched {
 		return wait, nil
 	}
-	hint, limit := max(s.after, 0), o.MaxHint
-	if limit <= 0 {
-		limit = defaultMaxHint
-	}
+	hint, limit := max(s.after, 0), cmp.Or(o.MaxHint, defaultMaxHint)
 	if hint > limit {
 		if !o.ClampHint {
 			return 0, ErrHint

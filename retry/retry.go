@@ -57,23 +57,22 @@ func choose(opts []Options) (*Options, error) {
 func run(ctx context.Context, o *Options, op func(context.Context) error) error {
 	var s sequence
 	defer s.end(o)
-	stop := s.begin(ctx, o)
-	for stop == nil {
-		err := s.run(o, op)
-		if err == nil {
-			return nil
-		}
-		stop = s.failed(ctx, o, err)
-	}
-	return s.error(o, stop)
+	return s.repeat(ctx, o, op, s.begin(ctx, o))
 }
 
 // resume continues a call with plain options whose first attempt failed with err.
 func resume(ctx context.Context, o *Options, op func(context.Context) error, err error) error {
 	s := sequence{ctx: ctx, attempt: Attempt{Number: 1}, attempts: 1, plan: plan{row: 1}}
-	stop := s.failed(ctx, o, err)
+	return s.repeat(ctx, o, op, s.failed(ctx, o, err))
+}
+
+// repeat makes attempts until one succeeds, or until there is a reason to stop. The parameter stop
+// is the reason why even the next attempt must not run, or nil.
+func (s *sequence) repeat(ctx context.Context, o *Options, op func(context.Context) error,
+	stop error) error {
 	for stop == nil {
-		if err = s.run(o, op); err == nil {
+		err := s.run(o, op)
+		if err == nil {
 			return nil
 		}
 		stop = s.failed(ctx, o, err)

@@ -17,8 +17,5 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		case <-ctx.Done():
 		}
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	return context.Cause(ctx)
 }

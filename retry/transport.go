@@ -2,6 +2,7 @@ package retry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -89,10 +90,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // keyFor returns the key for a request: Options.Key, the key of the attempt around the request, or
 // a new key.
 func (o *Options) keyFor(ctx context.Context) string {
-	if o.Key != "" {
-		return o.Key
-	}
-	if key := FromContext(ctx).Key; key != "" {
+	if key := cmp.Or(o.Key, FromContext(ctx).Key); key != "" {
 		return key
 	}
 	return rand.Text()
@@ -114,10 +112,7 @@ func (t *roundTrip) prepareBody() {
 	if t.req.Body == nil || t.req.Body == http.NoBody || t.req.GetBody != nil {
 		return
 	}
-	limit := t.transport.MaxBuffer
-	if limit == 0 {
-		limit = defaultMaxBuffer
-	}
+	limit := cmp.Or(t.transport.MaxBuffer, defaultMaxBuffer)
 	t.body = newReplay(t.req.Body, t.req.ContentLength, max(limit, 0))
 }
 
@@ -190,11 +185,7 @@ func (t *roundTrip) send(ctx context.Context) (*http.Response, error) {
 		req.Body = body
 	}
 	t.sent = true
-	next := t.transport.Next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	return next.RoundTrip(req)
+	return cmp.Or(t.transport.Next, http.DefaultTransport).RoundTrip(req)
 }
 
 // finish turns the end of the retry into the results of RoundTrip.

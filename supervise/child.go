@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,17 +188,10 @@ func (s Spec) withDefaults() (Spec, error) {
 	if s.Rand == nil {
 		s.Rand = rand.NewPCG(rand.Uint64(), rand.Uint64())
 	}
-	s.Stagger = max(0, or(s.Stagger, defaultStagger))
-	s.Spread = or(s.Spread, defaultSpread)
-	s.Shutdown = or(s.Shutdown, defaultShutdown)
+	s.Stagger = max(0, cmp.Or(s.Stagger, defaultStagger))
+	s.Spread = cmp.Or(s.Spread, defaultSpread)
+	s.Shutdown = cmp.Or(s.Shutdown, defaultShutdown)
 	return s, nil
-}
-
-func or(d, instead time.Duration) time.Duration {
-	if d == 0 {
-		return instead
-	}
-	return d
 }
 
 func (c Child) withDefaults(s Spec) (Child, error) {

@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -31,11 +32,9 @@ func (d Decay) withDefaults() (Decay, error) {
 			"finite",
 			d.HalfLife, d.Threshold, d.Pause)
 	}
-	d.HalfLife = or(d.HalfLife, 30*time.Second)
-	d.Pause = or(d.Pause, 15*time.Second)
-	if d.Threshold == 0 {
-		d.Threshold = 5
-	}
+	d.HalfLife = cmp.Or(d.HalfLife, 30*time.Second)
+	d.Threshold = cmp.Or(d.Threshold, 5)
+	d.Pause = cmp.Or(d.Pause, 15*time.Second)
 	return d, nil
 }
 
@@ -43,7 +42,6 @@ func (d Decay) withDefaults() (Decay, error) {
 type decaying struct {
 	failures float64
 	last     time.Duration // time of the latest end
-	any      bool          // there was an end
 	gate     time.Duration // earliest restart
 	paused   bool
 }
@@ -51,11 +49,7 @@ type decaying struct {
 // failed counts the end of a child and returns the length of the pause that starts with it. Zero
 // means that no pause starts: the child is restarted at once, or after the current pause.
 func (c *decaying) failed(d Decay, now time.Duration, src rand.Source) time.Duration {
-	if !c.any {
-		c.any, c.failures = true, 1
-	} else {
-		c.failures = c.failures*math.Exp2(-(now-c.last).Seconds()/d.HalfLife.Seconds()) + 1
-	}
+	c.failures = c.failures*math.Exp2(-(now-c.last).Seconds()/d.HalfLife.Seconds()) + 1
 	c.last = now
 	if c.failures <= d.Threshold {
 		return 0

@@ -33,15 +33,14 @@ func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	r := in.r
 	for {
 		r.mu.Lock()
+		err := context.Cause(ctx) // nil if ctx has not ended
 		if r.live != in.run || r.returned {
-			r.changedLocked() // wakes another caller, in case this one was woken for a message
-			r.mu.Unlock()
-			return Message[K, M, R]{}, ErrStopped
+			err = ErrStopped
 		}
-		if ctx.Err() != nil {
+		if err != nil {
 			r.changedLocked() // wakes another caller, in case this one was woken for a message
 			r.mu.Unlock()
-			return Message[K, M, R]{}, context.Cause(ctx)
+			return Message[K, M, R]{}, err
 		}
 		if h := r.s.take(r.now()); h != nil {
 			m := Message[K, M, R]{Key: h.key, Value: h.value, Attempt: h.attempts, in: in, h: h}
@@ -69,17 +68,7 @@ func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 // Ack acknowledges the message and passes reply to the waiting Call. It works even after the
 // incarnation has crashed. It reports false if the message was settled before.
 func (m Message[K, M, R]) Ack(reply R) bool {
-	r := m.in.r
-	r.mu.Lock()
-	ok := r.s.settle(r.now(), m.h)
-	if ok {
-		r.changedLocked()
-	}
-	r.mu.Unlock()
-	if ok {
-		m.h.give(reply, nil)
-	}
-	return ok
+	return m.in.r.acknowledge(m.h, reply)
 }
 
 // Nack returns the message to the Resender after a failure that is not a crash. The message is

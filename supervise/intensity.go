@@ -24,8 +24,6 @@ func (r *recent) allow(now time.Duration) bool {
 	}
 	oldest := r.times[r.at]
 	r.times[r.at] = now
-	if r.at++; r.at == r.Max {
-		r.at = 0
-	}
+	r.at = (r.at + 1) % r.Max
 	return now-oldest > r.Within
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 )
 
 // LogTo returns a hook for [Spec.OnEvent] and [Options.OnEvent] that logs every event to l. Nil
@@ -71,11 +72,6 @@ func logLine(e Event) (slog.Level, string) {
 // repeatsItsStop reports whether err is not a failure: it only says that the child was told to stop
 // or is done.
 func repeatsItsStop(err error) bool {
-	for _, asked := range []error{context.Canceled, ErrStop, ErrStopped, ErrRestarting,
-		ErrRemoved} {
-		if errors.Is(err, asked) {
-			return true
-		}
-	}
-	return false
+	ends := []error{context.Canceled, ErrStop, ErrStopped, ErrRestarting, ErrRemoved}
+	return slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
 }

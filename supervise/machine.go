@@ -4,11 +4,14 @@ package supervise
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/internal/minheap"
 )
 
 // State is the state of a child or of a supervisor.
@@ -44,9 +47,9 @@ type child struct {
 	alive    bool // an incarnation has started and not returned
 	afterEnd follow
 	// The field at is the time of the child's next start, or the end of its Shutdown. It orders the
-	// queue that holds the child.
+	// heap that holds the child.
 	at          time.Duration
-	pos         int // index in that queue
+	pos         int // index in that heap, or -1
 	incarnation uint64
 	since       time.Duration // time of its last start or end
 	backoff     backoff.State
@@ -54,6 +57,15 @@ type child struct {
 	err         error         // error of the last end
 	patience    time.Duration // replaces a Shutdown of 0 if the child runs supervisors
 }
+
+// Before implements minheap.Element. Children with equal times are in the order in which they were
+// added.
+func (c *child) Before(other *child) bool {
+	return c.at < other.at || c.at == other.at && c.seq < other.seq
+}
+
+// SetIndex implements minheap.Element.
+func (c *child) SetIndex(i int) { c.pos = i }
 
 // follow is the action after the return of an incarnation that was told to stop.
 type follow uint8
@@ -107,8 +119,8 @@ type machine struct {
 	names       map[string]*child
 	seq         uint64
 	alive       int
-	waits       queue // children in state Waiting
-	stops       queue // children in state Halting
+	waits       minheap.Heap[*child] // children in state Waiting, by their starts
+	stops       minheap.Heap[*child] // children in state Halting, by the ends of their Shutdown
 
 	slot   time.Duration // earliest time of the next staggered restart
 	crowd  int           // the highest number of waiting children since none waited
@@ -225,7 +237,7 @@ func (m *machine) start(now time.Duration, c *child) {
 func (m *machine) ended(now time.Duration, c *child, err error) {
 	state, ran := c.state, now-c.since
 	if state == Halting {
-		m.stops.drop(c)
+		heap.Remove(&m.stops, c.pos)
 	}
 	m.alive--
 	c.alive, c.err, c.state = false, err, Idle
@@ -328,11 +340,7 @@ func (c *child) stableAfter() time.Duration {
 	if c.StableAfter > 0 {
 		return c.StableAfter
 	}
-	twice := c.delay * 2
-	if twice < c.delay {
-		twice = c.delay
-	}
-	return max(c.top, twice)
+	return max(c.top, plus(c.delay, c.delay))
 }
 
 // finish handles the end of a child that is not restarted.
@@ -367,7 +375,7 @@ func (m *machine) remember(c *child, err error) {
 // Spec.Decay demands it.
 func (m *machine) wait(c *child, due time.Duration) {
 	c.state, c.at = Waiting, due
-	m.waits.put(c)
+	heap.Push(&m.waits, c)
 	m.crowd = max(m.crowd, len(m.waits))
 }
 
@@ -376,16 +384,16 @@ func (m *machine) wait(c *child, due time.Duration) {
 // stop.
 func (m *machine) tick(now time.Duration) {
 	m.resume(now)
-	for c := m.stops.first(); c != nil && c.at <= now; c = m.stops.first() {
+	for c := m.stops.First(); c != nil && c.at <= now; c = m.stops.First() {
 		m.hang(now, c)
 	}
 	if m.phase == ending && !m.overdue && now >= m.deadline {
 		m.overdue = true
 		m.advance(now)
 	}
-	for c := m.waits.first(); c != nil && m.startTime(c) <= now; c = m.waits.first() {
+	for c := m.waits.First(); c != nil && m.startTime(c) <= now; c = m.waits.First() {
 		m.slot = max(m.startTime(c), now-catchUp*m.gap()) + m.gap()
-		m.waits.drop(c)
+		heap.Remove(&m.waits, c.pos)
 		m.start(now, c)
 	}
 	if len(m.waits) == 0 {
@@ -411,26 +419,25 @@ func (m *machine) gap() time.Duration {
 // startTime returns the earliest start of c, the first of the waiting children.
 func (m *machine) startTime(c *child) time.Duration { return max(c.at, m.slot, m.decay.gate) }
 
-// wake returns the time of the next tick, and false if none is needed.
-func (m *machine) wake() (at time.Duration, ok bool) {
-	sooner := func(t time.Duration) {
-		if !ok || t < at {
-			at, ok = t, true
-		}
+// never is the time of the next step if there is none.
+const never = time.Duration(math.MaxInt64)
+
+// wake returns the time of the next tick, or never.
+func (m *machine) wake() time.Duration {
+	at := never
+	if c := m.waits.First(); c != nil {
+		at = m.startTime(c)
 	}
-	if c := m.waits.first(); c != nil {
-		sooner(m.startTime(c))
-	}
-	if c := m.stops.first(); c != nil {
-		sooner(c.at)
+	if c := m.stops.First(); c != nil {
+		at = min(at, c.at)
 	}
 	if m.phase == ending && !m.overdue {
-		sooner(m.deadline)
+		at = min(at, m.deadline)
 	}
 	if m.decay.paused {
-		sooner(m.decay.gate)
+		at = min(at, m.decay.gate)
 	}
-	return at, ok
+	return at
 }
 
 func (m *machine) report(e Event) {

@@ -50,8 +50,8 @@ func TestStaggerOfACrowd(t *testing.T) {
 	m.take()
 	gap := 10 * time.Second / 101
 	for i := range 101 {
-		at, ok := m.wake()
-		if want := time.Duration(i) * gap; !ok && i > 0 || at != want {
+		at := m.wake()
+		if want := time.Duration(i) * gap; at != want {
 			t.Fatalf("restart %d at %v, want %v", i, at, want)
 		}
 		m.tick(at)
@@ -170,7 +170,7 @@ func (d *driven) step(b byte) {
 	case 8:
 		_ = d.m.restart(d.now, fmt.Sprint(n))
 	default: // time passes, to the next thing that is due or a little
-		if at, ok := d.m.wake(); ok && n&1 == 1 {
+		if at := d.m.wake(); at != never && n&1 == 1 {
 			d.now = max(d.now, at)
 		} else {
 			d.now += time.Duration(n) * 300 * time.Millisecond
@@ -202,7 +202,7 @@ func (d *driven) carryOut() {
 			}
 		}
 	}
-	if at, ok := d.m.wake(); ok && at <= d.now && d.m.phase < over {
+	if at := d.m.wake(); at <= d.now && d.m.phase < over {
 		d.t.Fatalf("at %v it wants to be called at %v: it would spin", d.now, at)
 	}
 }
@@ -212,8 +212,8 @@ func (d *driven) end() {
 	d.m.stop(d.now, ErrStopped, ErrStopped)
 	d.carryOut()
 	for steps := 0; d.m.phase != over; steps++ {
-		at, ok := d.m.wake()
-		if !ok || steps > 1000 {
+		at := d.m.wake()
+		if at == never || steps > 1000 {
 			d.t.Fatalf("it never ends: %d alive", d.m.alive)
 		}
 		d.now = max(d.now, at)

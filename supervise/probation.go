@@ -4,7 +4,6 @@ package supervise
 
 import (
 	"cmp"
-	"container/heap"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -100,8 +99,8 @@ const firstReturnDelay = time.Second
 // tick makes messages ready when their delay is over. It dead-letters messages that are too old,
 // except for those that the child has taken.
 func (s *resends[K, M, R]) tick(now time.Duration) {
-	for len(s.delayed) > 0 && s.delayed[0].due <= now {
-		h := heap.Pop(&s.delayed).(*held[K, M, R])
+	for h := s.delayed.First(); h != nil && h.due <= now; h = s.delayed.First() {
+		s.leave(h)
 		if h.reason != nil { // DeadLetter failed
 			s.deadLetter(h, h.reason)
 		} else {
@@ -115,23 +114,19 @@ func (s *resends[K, M, R]) tick(now time.Duration) {
 	}
 }
 
-// wake returns the time of the next tick or stall, and false if there is none.
-func (s *resends[K, M, R]) wake() (at time.Duration, ok bool) {
-	sooner := func(t time.Duration) {
-		if !ok || t < at {
-			at, ok = t, true
-		}
-	}
-	if len(s.delayed) > 0 {
-		sooner(s.delayed[0].due)
+// wake returns the time of the next tick or stall, or never.
+func (s *resends[K, M, R]) wake() time.Duration {
+	at := never
+	if h := s.delayed.First(); h != nil {
+		at = h.due
 	}
 	if s.limits.MaxAge > 0 && s.ready.first != nil {
-		sooner(plus(s.ready.first.accepted, s.limits.MaxAge))
+		at = min(at, plus(s.ready.first.accepted, s.limits.MaxAge))
 	}
 	if s.limits.Stall > 0 && s.out.n > 0 {
-		sooner(plus(s.progress, s.limits.Stall))
+		at = min(at, plus(s.progress, s.limits.Stall))
 	}
-	return at, ok
+	return at
 }
 
 // stalled reports whether the child has messages and has neither taken nor settled one for

@@ -219,7 +219,15 @@ func (r *Resender[K, M, R]) wake() {
 func (r *Resender[K, M, R]) Ack(key K, reply R) bool {
 	r.mu.Lock()
 	h := r.s.messages[key]
-	ok := h != nil && r.s.settle(r.now(), h)
+	r.mu.Unlock()
+	return h != nil && r.acknowledge(h, reply)
+}
+
+// acknowledge removes h and passes reply to the Call that waits for it. It reports false if h was
+// settled before.
+func (r *Resender[K, M, R]) acknowledge(h *held[K, M, R], reply R) bool {
+	r.mu.Lock()
+	ok := r.s.settle(r.now(), h)
 	if ok {
 		r.changedLocked()
 	}
@@ -275,16 +283,14 @@ func (r *Resender[K, M, R]) Close() error {
 	all := r.s.messages
 	r.s.messages, r.s.bytes, r.s.suspects = map[K]*held[K, M, R]{}, 0, 0
 	r.s.ready, r.s.out, r.s.delayed, r.s.dead = chain[K, M, R]{}, chain[K, M, R]{}, nil, nil
-	var waiting []*held[K, M, R]
 	for _, h := range all {
 		h.list = removed
-		waiting = append(waiting, h)
 	}
 	for len(r.senders) > 0 {
 		r.changedLocked()
 	}
 	r.mu.Unlock()
-	for _, h := range waiting {
+	for _, h := range all {
 		var none R
 		h.give(none, ErrStopped)
 	}

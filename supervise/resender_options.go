@@ -227,7 +227,7 @@ func (o Options[K, M, R]) withDefaults() (Options[K, M, R], error) {
 	l.Items = cmp.Or(l.Items, 100_000)
 	l.Bytes = cmp.Or(l.Bytes, 64<<20)
 	l.Window = cmp.Or(l.Window, 1024)
-	l.Shutdown = or(l.Shutdown, defaultChildShutdown)
+	l.Shutdown = cmp.Or(l.Shutdown, defaultChildShutdown)
 	o.FallbackAfter = cmp.Or(o.FallbackAfter, 10)
 	if o.Fallback.New == nil {
 		o.FallbackAfter = 0

@@ -52,17 +52,11 @@ func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 	r.serving = true
 	r.mu.Unlock()
 	up, nested := supervised(ctx)
-	s := &serving[K, M, R]{Resender: r, ctx: ctx, path: r.name, tell: r.o.OnEvent, nested: nested,
-		begin: r.now()}
+	s := &serving[K, M, R]{Resender: r, ctx: ctx, path: r.name, tell: up.hook(r.o.OnEvent),
+		nested: nested, begin: r.now()}
 	if nested {
 		s.path = up.path + "/" + r.name
 		up.needs(plus(r.o.Limits.Shutdown, time.Second))
-		if s.tell == nil {
-			s.tell = up.tell
-		}
-	}
-	if s.tell == nil {
-		s.tell = func(context.Context, Event) {}
 	}
 	defer s.close()
 	return s.loop()
@@ -108,7 +102,7 @@ func (s *serving[K, M, R]) loop() error {
 			continue // DeadLetter may have changed the next wake-up
 		}
 		timer.Stop()
-		if p.due {
+		if p.wakeAt < never {
 			timer.Reset(p.wakeAt - s.now())
 		}
 		stop := s.ctx.Done()
@@ -128,10 +122,9 @@ type servingStep struct {
 	now    time.Duration
 	start  *run          // the incarnation to start, or nil
 	dead   int           // messages to dead-letter before the next step
-	wakeAt time.Duration // time of the next step, if due is true
-	due    bool
-	over   bool // the child has returned or is stuck, and is not restarted
-	left   *run // the incarnation that has not returned, or nil
+	wakeAt time.Duration // time of the next step, or never
+	over   bool          // the child has returned or is stuck, and is not restarted
+	left   *run          // the incarnation that has not returned, or nil
 }
 
 // step brings the state up to date.
@@ -144,7 +137,7 @@ func (s *serving[K, M, R]) step() (p servingStep) {
 	p.start = s.decide(p.now)
 	p.dead = len(s.s.dead)
 	s.changedLocked()
-	p.wakeAt, p.due = s.wakeAt()
+	p.wakeAt = s.wakeAt()
 	p.over = s.ending && (s.live == nil || s.stuck && !s.nested)
 	p.left = s.live
 	return p
@@ -270,23 +263,25 @@ func (s *serving[K, M, R]) born(now time.Duration) *run {
 	return l
 }
 
-// wakeAt returns the time of the next check of the state, and false if no time is set.
-func (s *serving[K, M, R]) wakeAt() (at time.Duration, ok bool) {
-	at, ok = s.s.wake()
+// wakeAt returns the time of the next check of the state, or never.
+func (s *serving[K, M, R]) wakeAt() time.Duration {
+	at := s.s.wake()
 	if s.told && s.live != nil { // only the end of Shutdown and delayed messages count
-		at, ok = s.stop, !s.stuck
-		if len(s.s.delayed) > 0 && (!ok || s.s.delayed[0].due < at) {
-			at, ok = s.s.delayed[0].due, true
+		at = never
+		if !s.stuck {
+			at = s.stop
+		}
+		if h := s.s.delayed.First(); h != nil {
+			at = min(at, h.due)
 		}
 	}
-	if s.live == nil && !s.ending && (!ok || s.begin < at) {
-		at, ok = s.begin, true
+	if s.live == nil && !s.ending {
+		at = min(at, s.begin)
 	}
-	if d := s.detour; s.live != nil && !s.told && d.fallback && d.back > 0 &&
-		(!ok || plus(d.since, d.back) < at) {
-		at, ok = plus(d.since, d.back), true
+	if d := s.detour; s.live != nil && !s.told && d.fallback && d.back > 0 {
+		at = min(at, plus(d.since, d.back))
 	}
-	return at, ok
+	return at
 }
 
 // start starts the incarnation l. It does nothing if l is nil.

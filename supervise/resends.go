@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/internal/minheap"
 )
 
 // resendList is the list that holds a message.
@@ -95,38 +97,14 @@ func (l *chain[K, M, R]) drop(h *held[K, M, R]) {
 	h.prev, h.next = nil, nil
 }
 
-// later is a heap of the delayed messages, ordered by their due times.
-type later[K comparable, M, R any] []*held[K, M, R]
-
-// Len implements heap.Interface, as do the next four.
-func (q later[K, M, R]) Len() int { return len(q) }
-
-// Less compares the due times, then the ages.
-func (q later[K, M, R]) Less(i, j int) bool {
-	return q[i].due < q[j].due || q[i].due == q[j].due && q[i].seq < q[j].seq
+// Before implements minheap.Element, for delayed messages: it compares the due times, then the
+// ages.
+func (h *held[K, M, R]) Before(other *held[K, M, R]) bool {
+	return h.due < other.due || h.due == other.due && h.seq < other.seq
 }
 
-// Swap swaps two messages.
-func (q later[K, M, R]) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].pos, q[j].pos = i, j
-}
-
-// Push appends a message.
-func (q *later[K, M, R]) Push(h any) {
-	x := h.(*held[K, M, R])
-	x.pos = len(*q)
-	*q = append(*q, x)
-}
-
-// Pop removes the last message.
-func (q *later[K, M, R]) Pop() any {
-	old := *q
-	h := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return h
-}
+// SetIndex implements minheap.Element.
+func (h *held[K, M, R]) SetIndex(i int) { h.pos = i }
 
 // resends decides which messages a Resender's child may take, which ones are sent again after a
 // crash, and which ones are dead-lettered.
@@ -156,8 +134,8 @@ type resends[K comparable, M, R any] struct {
 	bytes       int64
 	seq         uint64
 	ready, out  chain[K, M, R]
-	delayed     later[K, M, R]
-	dead        []*held[K, M, R] // to be passed to Options.DeadLetter
+	delayed     minheap.Heap[*held[K, M, R]] // ordered by their due times
+	dead        []*held[K, M, R]             // to be passed to Options.DeadLetter
 	incarnation uint64
 
 	probing  bool
@@ -365,11 +343,8 @@ func (h *held[K, M, R]) lastDelay() time.Duration {
 // delayed message. It also returns nil if the first delayed message only waits for another call of
 // DeadLetter, after the last call has failed.
 func (s *resends[K, M, R]) oldest() *held[K, M, R] {
-	h := s.ready.first
-	if h == nil && len(s.delayed) > 0 && s.delayed[0].reason == nil {
-		h = s.delayed[0]
-	}
-	if h == nil {
+	h := cmp.Or(s.ready.first, s.delayed.First())
+	if h == nil || h.reason != nil {
 		return nil
 	}
 	s.leave(h)

@@ -3,6 +3,8 @@
 package supervise
 
 import (
+	"cmp"
+	"container/heap"
 	"fmt"
 	"time"
 )
@@ -12,7 +14,7 @@ func stops(err error) bool { return asks(err, ErrStop) }
 
 // mayTake returns the time that c may take to stop.
 func (c *child) mayTake() time.Duration {
-	return or(c.Shutdown, or(c.patience, defaultChildShutdown))
+	return cmp.Or(c.Shutdown, c.patience, defaultChildShutdown)
 }
 
 // bound returns the longest time that stopping all children and detecting the stuck ones can take.
@@ -28,7 +30,7 @@ func (m *machine) bound() time.Duration {
 // cancel tells the running incarnation of c to stop, with cause as the cause of its context's end.
 func (m *machine) cancel(now time.Duration, c *child, cause error) {
 	c.state, c.at = Halting, plus(now, c.mayTake())
-	m.stops.put(c)
+	heap.Push(&m.stops, c)
 	m.out = append(m.out, command{kind: commandCancel, child: c, cause: cause})
 	m.report(Event{Kind: Stopping, Child: c.Name, Incarnation: c.incarnation, Err: cause})
 }
@@ -36,7 +38,7 @@ func (m *machine) cancel(now time.Duration, c *child, cause error) {
 // hang handles a child that has not stopped in time. If the child was to be restarted, the
 // supervisor gives up, because a child must never have two incarnations at once.
 func (m *machine) hang(now time.Duration, c *child) {
-	m.stops.drop(c)
+	heap.Remove(&m.stops, c.pos)
 	c.state = Hanging
 	m.report(Event{Kind: Stuck, Child: c.Name, Incarnation: c.incarnation, Ran: now - c.since})
 	if m.phase < ending && c.afterEnd != thenRemove {
@@ -64,7 +66,7 @@ func (m *machine) regroup(now time.Duration, mark uint64, due time.Duration) {
 
 func (m *machine) unwait(c *child) {
 	if c.state == Waiting {
-		m.waits.drop(c)
+		heap.Remove(&m.waits, c.pos)
 		c.state = Idle
 	}
 }

@@ -148,16 +148,10 @@ func (s *Supervisor) open(ctx context.Context, up above,
 	s.m.path, s.needs = s.name, nil
 	k := &serveRun{
 		Supervisor: s, ctx: ctx, base: context.WithoutCancel(ctx), done: s.done,
-		tell: s.m.spec.OnEvent, passPanics: s.m.spec.PassPanics || up.passPanics,
+		tell: up.hook(s.m.spec.OnEvent), passPanics: s.m.spec.PassPanics || up.passPanics,
 	}
 	if nested {
 		s.m.path, s.needs = up.path+"/"+s.name, up.needs
-		if k.tell == nil {
-			k.tell = up.tell
-		}
-	}
-	if k.tell == nil {
-		k.tell = func(context.Context, Event) {}
 	}
 	if ctx.Err() == nil {
 		s.m.begin(0)
@@ -222,7 +216,7 @@ func (k *serveRun) loop(nested bool) error {
 			return k.result()
 		}
 		timer.Stop()
-		if s.due {
+		if s.wakeAt < never {
 			timer.Reset(s.wakeAt - time.Since(k.begun))
 		}
 		select {
@@ -238,10 +232,9 @@ type machineStep struct {
 	now      time.Duration
 	commands []command
 	told     []chan struct{} // closed when the commands have been carried out
-	wakeAt   time.Duration   // time of the next step, if due is true
-	due      bool
-	over     bool // all children have returned or are stuck
-	left     int  // children that have not returned
+	wakeAt   time.Duration   // time of the next step, or never
+	over     bool            // all children have returned or are stuck
+	left     int             // children that have not returned
 }
 
 // step passes the time, the end of the context and the exits of children to the state machine.
@@ -255,7 +248,7 @@ func (k *serveRun) step() machineStep {
 	s.told = k.handleExitsLocked(s.now)
 	k.m.tick(s.now)
 	s.commands = k.m.take()
-	s.wakeAt, s.due = k.m.wake()
+	s.wakeAt = k.m.wake()
 	s.over, s.left = k.m.phase == over, k.m.alive
 	return s
 }

@@ -60,6 +60,18 @@ func (s *Status) adopt(w *within, service Service) {
 	}
 }
 
+// hook returns the function to call for each event: own, or that of the supervisor above if own is
+// nil. If both are nil, it returns a function that does nothing.
+func (up above) hook(own func(context.Context, Event)) func(context.Context, Event) {
+	switch {
+	case own != nil:
+		return own
+	case up.tell != nil:
+		return up.tell
+	}
+	return func(context.Context, Event) {}
+}
+
 // supervised returns the data that ctx holds about the nearest supervisor above. It returns false
 // if there is no such supervisor.
 func supervised(ctx context.Context) (above, bool) {

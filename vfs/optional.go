@@ -1,6 +1,9 @@
 package vfs
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // GatherWriter is implemented by a File that writes several buffers with one system call.
 type GatherWriter interface {
@@ -62,15 +65,7 @@ func WriteParts(f File, parts [][]byte) error {
 	if len(parts) == 1 {
 		return write(f, parts[0])
 	}
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
-	joined := make([]byte, 0, size)
-	for _, p := range parts {
-		joined = append(joined, p...)
-	}
-	return write(f, joined)
+	return write(f, bytes.Join(parts, nil))
 }
 
 func write(f File, p []byte) error {

@@ -97,12 +97,21 @@ func (d *osDir) parent(op, name string) (dir *osDir, last string, done func(), e
 
 // rename replaces the operation and the name in a path error of os.Root by those of the caller.
 func rename(err error, op, name string) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err
-	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
-		err = e.Err
+	return &fs.PathError{Op: op, Path: name, Err: bare(err)}
+}
+
+// within calls f with the directory that holds name and the last part of name. It adds op and name
+// to an error of f.
+func (d *osDir) within(op, name string, f func(dir *osDir, last string) error) error {
+	dir, last, done, err := d.parent(op, name)
+	if err != nil {
+		return err
 	}
-	return &fs.PathError{Op: op, Path: name, Err: err}
+	defer done()
+	if err := f(dir, last); err != nil {
+		return rename(err, op, name)
+	}
+	return nil
 }
 
 func (d *osDir) Open(name string) (File, error) { return d.OpenFile(name, os.O_RDONLY, 0) }
@@ -115,17 +124,15 @@ func (d *osDir) OpenFile(name string, flag int, perm fs.FileMode) (File, error) 
 	return f, nil
 }
 
-func (d *osDir) openFile(name string, flag int, perm fs.FileMode) (*osFile, error) {
-	dir, last, done, err := d.parent("open", name)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	f, err := dir.openLast(name, last, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return &osFile{File: f, name: last}, nil
+func (d *osDir) openFile(name string, flag int, perm fs.FileMode) (f *osFile, err error) {
+	err = d.within("open", name, func(dir *osDir, last string) error {
+		opened, err := dir.openLast(name, last, flag, perm)
+		if err == nil {
+			f = &osFile{File: opened, name: last}
+		}
+		return err
+	})
+	return f, err
 }
 
 // openLast opens a regular file of this directory. The parameter last is its name in the directory.
@@ -139,35 +146,29 @@ func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.Fil
 		case err == nil && !seen.Mode().IsRegular():
 			return nil, NotRegular("open", name, path.Base(name), seen.Mode())
 		case err == nil && flag&(os.O_CREATE|os.O_EXCL) == os.O_CREATE|os.O_EXCL:
-			return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EEXIST}
+			return nil, syscall.EEXIST
 		case err == nil:
 			f, err := d.root.OpenFile(last, flag&^(os.O_CREATE|os.O_TRUNC)|openFlags, 0)
 			if errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0 {
 				continue
 			}
-			if err != nil {
-				return nil, rename(err, "open", name)
+			if err == nil {
+				f, err = d.verify(f, seen, flag)
 			}
-			if f, err = d.verify(f, seen, flag); err != nil {
-				return nil, rename(err, "open", name)
-			}
-			if f != nil {
-				return f, nil
+			if f != nil || err != nil {
+				return f, err
 			}
 		case errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0:
 			f, err := d.root.OpenFile(last, flag|os.O_EXCL|openFlags, perm)
 			if errors.Is(err, fs.ErrExist) && flag&os.O_EXCL == 0 {
 				continue
 			}
-			if err != nil {
-				return nil, rename(err, "open", name)
-			}
-			return f, nil
+			return f, err
 		default:
-			return nil, rename(err, "open", name)
+			return nil, err
 		}
 	}
-	return nil, &fs.PathError{Op: "open", Path: name, Err: errSwapped}
+	return nil, errSwapped
 }
 
 // verify returns f if it is the file that was checked before the open (seen), and truncates it if
@@ -188,38 +189,30 @@ func (d *osDir) verify(f *os.File, seen fs.FileInfo, flag int) (*os.File, error)
 	return f, nil
 }
 
-func (d *osDir) Stat(name string) (Info, error) {
+func (d *osDir) Stat(name string) (info Info, err error) {
 	if name == "." {
-		info, err := statOf(d.handle, ".")
-		if err != nil {
-			return Info{}, rename(err, "stat", name)
+		if info, err = statOf(d.handle, "."); err != nil {
+			err = rename(err, "stat", name)
 		}
-		return info, nil
+		return info, err
 	}
-	dir, last, done, err := d.parent("stat", name)
-	if err != nil {
-		return Info{}, err
-	}
-	defer done()
-	info, err := dir.root.Lstat(last)
-	if err != nil {
-		return Info{}, rename(err, "stat", name)
-	}
-	return infoOf(info, last), nil
+	err = d.within("stat", name, func(dir *osDir, last string) error {
+		found, err := dir.root.Lstat(last)
+		if err == nil {
+			info = infoOf(found, last)
+		}
+		return err
+	})
+	return info, err
 }
 
 // ReadLink implements Linker.
-func (d *osDir) ReadLink(name string) (string, error) {
-	dir, last, done, err := d.parent("read link", name)
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	to, err := dir.root.Readlink(last)
-	if err != nil {
-		return "", rename(err, "read link", name)
-	}
-	return to, nil
+func (d *osDir) ReadLink(name string) (to string, err error) {
+	err = d.within("read link", name, func(dir *osDir, last string) (err error) {
+		to, err = dir.root.Readlink(last)
+		return err
+	})
+	return to, err
 }
 
 func (d *osDir) Entries(name string) ([]Entry, error) {
@@ -300,15 +293,9 @@ func (d *osDir) makeOne(name string, perm fs.FileMode) error {
 }
 
 func (d *osDir) Remove(name string) error {
-	dir, last, done, err := d.parent("remove", name)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := dir.root.Remove(last); err != nil {
-		return rename(err, "remove", name)
-	}
-	return nil
+	return d.within("remove", name, func(dir *osDir, last string) error {
+		return dir.root.Remove(last)
+	})
 }
 
 func (d *osDir) Sync() error {

@@ -3,6 +3,7 @@
 package compat
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -71,17 +72,12 @@ func AWS2026Defaults() AWS2026 {
 // Delay returns the wait for the exponent n. The SDK begins at 0, but any number is accepted.
 // random is in [0, 1).
 func (p AWS2026) Delay(n int, random float64) time.Duration {
-	base := p.Base
-	switch {
-	case p.Throttled:
+	base := cmp.Or(p.Base, 50*time.Millisecond)
+	if p.Throttled {
 		base = time.Second
-	case p.Base == 0:
-		base = 50 * time.Millisecond
 	}
 	seconds := float64(float64(base) / float64(time.Second) * math.Pow(2, float64(n)))
-	if most := float64(p.Max) / float64(time.Second); seconds > most {
-		seconds = most
-	}
+	seconds = min(seconds, float64(p.Max)/float64(time.Second))
 	return duration(float64(float64(random*seconds)*float64(time.Second)), p.Compat)
 }
 

@@ -171,20 +171,14 @@ func magnitude(n int64) uint64 {
 func millis(n int64) time.Duration { return scaled(n, time.Millisecond) }
 
 // times returns a * b for values that are not negative, at most the largest int64.
-func times(a, b int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi != 0 || lo > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(lo)
-}
+func times(a, b int64) int64 { return int64(scaled(a, time.Duration(b))) }
 
 // doubled returns a * 2^n, at most the largest int64. a must not be negative.
-func doubled(a int64, n uint32) int64 {
+func doubled[T int64 | time.Duration](a T, n uint32) T {
 	if n > 62 && a > 0 {
 		return math.MaxInt64
 	}
-	return times(a, 1<<min(n, 62))
+	return T(times(int64(a), 1<<min(n, 62)))
 }
 
 // plus returns a + b. Results out of range become the nearest end of int64.

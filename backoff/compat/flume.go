@@ -34,7 +34,7 @@ func (p Flume) wait(n uint32) time.Duration {
 	case n == 0:
 		return 250 * time.Millisecond
 	case !p.Compat:
-		return min(time.Duration(doubled(int64(250*time.Millisecond), n)), max(p.Max, 0))
+		return min(doubled(250*time.Millisecond, n), max(p.Max, 0))
 	}
 	top := int32(max(min(p.Max.Milliseconds(), math.MaxInt32), math.MinInt32))
 	return millis(repeat(250, n, func(b int64) int64 { return int64(min(int32(b)<<1, top)) }))
@@ -72,8 +72,7 @@ func FlumePenaltyDefaults() FlumePenalty { return FlumePenalty{Max: 30 * time.Se
 // Penalty returns the penalty after any number of failures in a row, from 1.
 func (p FlumePenalty) Penalty(failures int) time.Duration {
 	if !p.Compat {
-		return min(time.Duration(doubled(int64(time.Second), uint32(min(max(failures, 0), 63)))),
-			max(p.Max, 0))
+		return min(doubled(time.Second, uint32(min(max(failures, 0), 63))), max(p.Max, 0))
 	}
 	penalty := int32(1) << (failures & 31) * 1000
 	return min(millis(int64(penalty)), p.Max)
@@ -183,7 +182,7 @@ func (p FlumeRunner) wait(count int64) time.Duration {
 	if p.Increment < 0 {
 		return max(p.Max, 0)
 	}
-	return min(time.Duration(times(int64(p.Increment), count)), max(p.Max, 0))
+	return min(scaled(count, p.Increment), max(p.Max, 0))
 }
 
 // Turn returns the wait after a turn. The state keeps the number of BACKOFFs in a row in Step.

@@ -31,16 +31,12 @@ func GRPCDefaults() GRPC { return GRPC{time.Second, 1.6, .2, 2 * time.Minute, fa
 
 func (p GRPC) interval(n uint32) float64 {
 	limit := float64(p.Max)
-	x := repeat(float64(p.Base), n, func(x float64) float64 {
+	return min(limit, repeat(float64(p.Base), n, func(x float64) float64 {
 		if x < limit {
 			return float64(x * p.Multiplier)
 		}
 		return x
-	})
-	if x > limit {
-		return limit
-	}
-	return x
+	}))
 }
 
 // Delay returns the wait after the given number of retries. Any number is accepted. The wait has

@@ -100,10 +100,5 @@ func (e JavaError) isA(class string) bool {
 
 // anyIsA reports whether e or one of its causes is of the given class or of a subclass.
 func (e JavaError) anyIsA(class string) bool {
-	for c := &e; c != nil; c = c.Cause {
-		if c.isA(class) {
-			return true
-		}
-	}
-	return false
+	return e.isA(class) || e.Cause != nil && e.Cause.anyIsA(class)
 }

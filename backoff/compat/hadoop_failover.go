@@ -3,6 +3,7 @@
 package compat
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -33,10 +34,7 @@ type HadoopFailover struct {
 }
 
 func (p HadoopFailover) fallback() Hadoop {
-	if p.Fallback == nil {
-		return HadoopTryOnce()
-	}
-	return p.Fallback
+	return cmp.Or[Hadoop](p.Fallback, HadoopTryOnce())
 }
 
 // sleep returns the wait before a retry or failover, like the original's
@@ -58,12 +56,8 @@ var failovers = []string{
 }
 
 func (e JavaError) failsOver() bool {
-	for _, class := range failovers {
-		if e.isA(class) {
-			return true
-		}
-	}
-	return e.Remote == "StandbyException" || e.Remote == "ObserverRetryOnActiveException"
+	return slices.ContainsFunc(failovers, e.isA) ||
+		e.Remote == "StandbyException" || e.Remote == "ObserverRetryOnActiveException"
 }
 
 // beyondRetries reports whether the number of retries minus the number of failovers is above
@@ -174,10 +168,7 @@ func (p HadoopByClass) policy(e JavaError) Hadoop {
 			}
 		}
 	}
-	if p.fallback == nil {
-		return HadoopTryOnce()
-	}
-	return p.fallback
+	return cmp.Or[Hadoop](p.fallback, HadoopTryOnce())
 }
 
 // Decide implements Hadoop.

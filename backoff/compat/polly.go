@@ -3,6 +3,7 @@
 package compat
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -45,9 +46,7 @@ type Polly struct {
 func PollyDefaults() Polly { return Polly{Delay: 2 * time.Second, MaxRetries: 3} }
 
 func (p Polly) settings() (delay, limit time.Duration, retries uint32) {
-	if limit = p.Max; limit == 0 {
-		limit = math.MaxInt64
-	}
+	limit = cmp.Or(p.Max, math.MaxInt64)
 	return max(p.Delay, 0), max(limit, 0), step(p.MaxRetries)
 }
 
@@ -56,9 +55,9 @@ func (p Polly) base(n uint32) time.Duration {
 	delay, _, _ := p.settings()
 	switch p.Type {
 	case PollyLinear:
-		return time.Duration(times(int64(delay), int64(n)+1))
+		return scaled(int64(n)+1, delay)
 	case PollyExponential:
-		return time.Duration(doubled(int64(delay), n))
+		return doubled(delay, n)
 	}
 	return delay
 }

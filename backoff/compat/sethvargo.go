@@ -119,12 +119,12 @@ var fibonacci = func() (f []int64) {
 func (p Sethvargo) interval(n uint32) time.Duration {
 	switch p.Shape {
 	case SethvargoExponential:
-		return time.Duration(doubled(int64(p.Base), n))
+		return doubled(p.Base, n)
 	case SethvargoFibonacci:
 		if int64(n) >= int64(len(fibonacci)) {
 			return math.MaxInt64
 		}
-		return time.Duration(times(int64(p.Base), fibonacci[n]))
+		return scaled(fibonacci[n], p.Base)
 	}
 	return p.Base
 }

@@ -2,36 +2,18 @@
 
 package control
 
-// delays is a heap of waiting items for package container/heap, with the item that is due first at
-// index 0. Each item knows its index, so that any can be removed.
-type delays []*item
+import "github.com/penstock-io/penstock/internal/minheap"
 
-func (h delays) Len() int { return len(h) }
+// delays is a heap of waiting items, with the item that is due first at index 0.
+type delays = minheap.Heap[*item]
 
-func (h delays) Less(i, j int) bool {
-	if h[i].due != h[j].due {
-		return h[i].due < h[j].due
+// Before implements minheap.Element.
+func (it *item) Before(other *item) bool {
+	if it.due != other.due {
+		return it.due < other.due
 	}
-	return h[i].rank.less(&h[j].rank)
+	return it.rank.less(&other.rank)
 }
 
-func (h delays) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-// Push implements heap.Interface.
-func (h *delays) Push(it any) {
-	it.(*item).at = len(*h)
-	*h = append(*h, it.(*item))
-}
-
-// Pop implements heap.Interface.
-func (h *delays) Pop() any {
-	n := len(*h) - 1
-	it := (*h)[n]
-	it.at = -1
-	(*h)[n] = nil
-	*h = (*h)[:n]
-	return it
-}
+// SetIndex implements minheap.Element.
+func (it *item) SetIndex(i int) { it.at = i }

@@ -122,6 +122,16 @@ func (m *Mem) call(op Op, path string, changes bool, do callBody) error {
 	return m.callWith(op, path, changes, orFault(do))
 }
 
+// resultOf is [Mem.call] for a call with a result. It returns the zero value with an error.
+func resultOf[T any](m *Mem, op Op, path string, changes bool,
+	do func() (T, error)) (result T, err error) {
+	err = m.call(op, path, changes, func(*Call, *Fault) (err error) {
+		result, err = do()
+		return err
+	})
+	return result, err
+}
+
 // callWith performs one call under m.mu. If a fault applies, it is passed to the function do, which
 // handles it.
 func (m *Mem) callWith(op Op, path string, changes bool, do callBody) error {

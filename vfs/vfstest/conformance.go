@@ -1,7 +1,6 @@
 package vfstest
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -9,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -294,8 +294,6 @@ func testClosed(_ *testing.T, b *bench) {
 }
 
 func sorted(list []vfs.Entry) []vfs.Entry {
-	slices.SortFunc(list, func(a, b vfs.Entry) int {
-		return bytes.Compare([]byte(a.Name), []byte(b.Name))
-	})
+	slices.SortFunc(list, func(a, b vfs.Entry) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }

@@ -1,6 +1,7 @@
 package vfstest
 
 import (
+	"io"
 	"testing"
 
 	"github.com/penstock-io/penstock/vfs"
@@ -14,12 +15,8 @@ func Content(t testing.TB, dir vfs.Dir, name string) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	text, err := io.ReadAll(f)
 	if err != nil {
-		t.Fatal(err)
-	}
-	text := make([]byte, info.Size)
-	if _, err := f.ReadAt(text, 0); err != nil && info.Size > 0 {
 		t.Fatal(err)
 	}
 	return string(text)

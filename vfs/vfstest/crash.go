@@ -3,6 +3,7 @@ package vfstest
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -71,7 +72,7 @@ func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Se
 	t.Helper()
 	return func(yield func(Crash) bool) {
 		going := true
-		m.watch(func(c Call) {
+		m.Watch(func(c Call) {
 			if !going {
 				return
 			}
@@ -81,7 +82,7 @@ func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Se
 				}
 			}
 		})
-		defer m.watch(nil)
+		defer m.Watch(nil)
 		workload(m)
 	}
 }
@@ -89,9 +90,7 @@ func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Se
 // Watch sets a function that m calls for each call that may have changed something. It runs on the
 // goroutine of that call, when the change is done and before the call returns. Use Watch for
 // concurrent workloads, together with [Mem.Crash]. Watch(nil) removes the function.
-func (m *Mem) Watch(after func(Call)) { m.watch(after) }
-
-func (m *Mem) watch(after func(Call)) {
+func (m *Mem) Watch(after func(Call)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.after = after
@@ -165,10 +164,7 @@ func (m *Mem) Crash(data Data, names Names, seed uint64) *Mem {
 	entries := make(map[*node]map[string]*node) // of directories that differ from kept
 	of := func(d *node) map[string]*node {
 		if entries[d] == nil {
-			entries[d] = make(map[string]*node, len(d.kept))
-			for name, n := range d.kept {
-				entries[d][name] = n
-			}
+			entries[d] = maps.Clone(d.kept)
 		}
 		return entries[d]
 	}

@@ -82,25 +82,19 @@ func (d *dir) directory(op, name string) (*node, error) {
 func (d *dir) Open(name string) (vfs.File, error) { return d.OpenFile(name, os.O_RDONLY, 0) }
 
 func (d *dir) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
-	var f *file
-	err := d.m.call(OpOpen, d.full(name), flag&(os.O_CREATE|os.O_TRUNC) != 0,
-		func(*Call, *Fault) error {
-			at, last, err := d.at("open", name)
-			if err != nil {
-				return err
-			}
-			n, err := d.m.openNode(at, name, last, flag, perm)
-			if err != nil {
-				return err
-			}
-			n.path = d.full(name)
-			f = &file{m: d.m, node: n, flag: flag, name: last}
-			return nil
-		})
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	changes := flag&(os.O_CREATE|os.O_TRUNC) != 0
+	return resultOf(d.m, OpOpen, d.full(name), changes, func() (vfs.File, error) {
+		at, last, err := d.at("open", name)
+		if err != nil {
+			return nil, err
+		}
+		n, err := d.m.openNode(at, name, last, flag, perm)
+		if err != nil {
+			return nil, err
+		}
+		n.path = d.full(name)
+		return &file{m: d.m, node: n, flag: flag, name: last}, nil
+	})
 }
 
 func (m *Mem) openNode(at *node, name, last string, flag int, perm fs.FileMode) (*node, error) {
@@ -128,39 +122,35 @@ func (m *Mem) openNode(at *node, name, last string, flag int, perm fs.FileMode) 
 	return n, nil
 }
 
-func (d *dir) Stat(name string) (info vfs.Info, err error) {
-	err = d.m.call(OpStat, d.full(name), false, func(*Call, *Fault) error {
+func (d *dir) Stat(name string) (vfs.Info, error) {
+	return resultOf(d.m, OpStat, d.full(name), false, func() (info vfs.Info, err error) {
 		if name == "." && !d.closed {
-			info = d.node.info(".")
-			return nil
+			return d.node.info("."), nil
 		}
 		at, last, err := d.at("stat", name)
 		if err != nil {
-			return err
+			return info, err
 		}
 		n := at.seen[last]
 		if n == nil {
-			return pathError("stat", name, syscall.ENOENT)
+			return info, pathError("stat", name, syscall.ENOENT)
 		}
-		info = n.info(last)
-		return nil
+		return n.info(last), nil
 	})
-	return info, err
 }
 
-func (d *dir) Entries(name string) (list []vfs.Entry, err error) {
-	err = d.m.call(OpList, d.full(name), false, func(*Call, *Fault) error {
+func (d *dir) Entries(name string) ([]vfs.Entry, error) {
+	return resultOf(d.m, OpList, d.full(name), false, func() ([]vfs.Entry, error) {
 		n, err := d.directory("list", name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		list = make([]vfs.Entry, 0, len(n.seen))
+		list := make([]vfs.Entry, 0, len(n.seen))
 		for name, child := range n.seen {
 			list = append(list, vfs.Entry{Name: name, Type: child.mode.Type()})
 		}
-		return nil
+		return list, nil
 	})
-	return list, err
 }
 
 func (d *dir) Rename(oldName string, to vfs.Dir, newName string) error {
@@ -232,13 +222,12 @@ func (d *dir) Remove(name string) error {
 }
 
 func (d *dir) MakeDir(name string, perm fs.FileMode) (vfs.Dir, error) {
-	var made *dir
-	err := d.m.call(OpMakeDir, d.full(name), true, func(*Call, *Fault) error {
+	return resultOf(d.m, OpMakeDir, d.full(name), true, func() (vfs.Dir, error) {
 		if err := vfs.CheckName("make directory", name, false); err != nil {
-			return err
+			return nil, err
 		}
 		if d.closed {
-			return pathError("make directory", name, fs.ErrClosed)
+			return nil, pathError("make directory", name, fs.ErrClosed)
 		}
 		at := d.node
 		for part := range strings.SplitSeq(name, "/") {
@@ -247,33 +236,22 @@ func (d *dir) MakeDir(name string, perm fs.FileMode) (vfs.Dir, error) {
 			}
 			next, err := at.child("make directory", name, part)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			at = next
 		}
-		made = &dir{m: d.m, node: at, path: path.Join(d.path, name)}
-		return nil
+		return &dir{m: d.m, node: at, path: path.Join(d.path, name)}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return made, nil
 }
 
 func (d *dir) OpenDir(name string) (vfs.Dir, error) {
-	var opened *dir
-	err := d.m.call(OpOpenDir, d.full(name), false, func(*Call, *Fault) error {
+	return resultOf(d.m, OpOpenDir, d.full(name), false, func() (vfs.Dir, error) {
 		n, err := d.directory("open directory", name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		opened = &dir{m: d.m, node: n, path: path.Join(d.path, name)}
-		return nil
+		return &dir{m: d.m, node: n, path: path.Join(d.path, name)}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return opened, nil
 }
 
 func (d *dir) Sync() error {
@@ -290,29 +268,23 @@ func (d *dir) Sync() error {
 }
 
 func (d *dir) Lock(name, text string) (io.Closer, error) {
-	var l *lock
-	err := d.m.call(OpLock, d.full(name), true, func(*Call, *Fault) error {
+	return resultOf(d.m, OpLock, d.full(name), true, func() (io.Closer, error) {
 		at, last, err := d.at("lock", name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		n, err := d.m.openNode(at, name, last, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if n.locked {
-			return fmt.Errorf("lock %q: held by %q: %w", d.full(name), n.data.b, vfs.ErrLocked)
+			return nil, fmt.Errorf("lock %q: held by %q: %w", d.full(name), n.data.b, vfs.ErrLocked)
 		}
 		n.locked = true
 		n.truncate(0)
 		n.write(0, []byte(text))
-		l = &lock{m: d.m, node: n}
-		return nil
+		return &lock{m: d.m, node: n}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
 }
 
 type lock struct {

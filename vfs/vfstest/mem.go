@@ -73,39 +73,27 @@ func (m *Mem) time() time.Time {
 
 // OpenDir opens a directory by its path, which may lead through symlinks.
 func (m *Mem) OpenDir(name string) (vfs.Dir, error) {
-	var d *dir
-	err := m.call(OpOpenDir, clean(name), false, func(*Call, *Fault) error {
+	return resultOf(m, OpOpenDir, clean(name), false, func() (vfs.Dir, error) {
 		n, err := m.resolve(clean(name))
+		if err == nil && !n.mode.IsDir() {
+			err = syscall.ENOTDIR
+		}
 		if err != nil {
-			return pathError("open directory", name, err)
+			return nil, pathError("open directory", name, err)
 		}
-		if !n.mode.IsDir() {
-			return pathError("open directory", name, syscall.ENOTDIR)
-		}
-		d = &dir{m: m, node: n, path: name}
-		return nil
+		return &dir{m: m, node: n, path: name}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
 }
 
 // MakeDir opens a directory by its path, and creates missing directories.
 func (m *Mem) MakeDir(name string, perm fs.FileMode) (vfs.Dir, error) {
-	var d *dir
-	err := m.call(OpMakeDir, clean(name), true, func(*Call, *Fault) error {
+	return resultOf(m, OpMakeDir, clean(name), true, func() (vfs.Dir, error) {
 		n, err := m.makeAll(clean(name), perm)
 		if err != nil {
-			return pathError("make directory", name, err)
+			return nil, pathError("make directory", name, err)
 		}
-		d = &dir{m: m, node: n, path: name}
-		return nil
+		return &dir{m: m, node: n, path: name}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
 }
 
 func (m *Mem) makeAll(name string, perm fs.FileMode) (*node, error) {

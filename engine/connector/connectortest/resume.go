@@ -22,11 +22,7 @@ func sourceResumes(t *testing.T, c SourceCase) {
 	full := readAll(t, c, newSettled())
 	for cut := range len(full) + 1 {
 		marks := newSettled()
-		for _, b := range full[:cut] {
-			for _, s := range b.spans {
-				marks.settle(s)
-			}
-		}
+		marks.settleAll(full[:cut]...)
 		got, want := flatten(readAll(t, c, marks)), flatten(full[cut:])
 		if !slices.Equal(byID(got), byID(want)) {
 			t.Fatalf("after %d of %d batches: read %d records, want %d: %s", cut, len(full),
@@ -96,11 +92,7 @@ func difference(got, want []heard) string {
 
 func sourceAllSettled(t *testing.T, c SourceCase) {
 	marks := newSettled()
-	for _, b := range readAll(t, c, newSettled()) {
-		for _, s := range b.spans {
-			marks.settle(s)
-		}
-	}
+	marks.settleAll(readAll(t, c, newSettled())...)
 	for _, b := range readAll(t, c, marks) {
 		if len(b.records) > 0 {
 			t.Errorf("read %d records though all was settled, the first %s", len(b.records),
@@ -163,9 +155,7 @@ func sourceFinishes(t *testing.T, c SourceCase) {
 	r := p.open(true)
 	marks := newSettled()
 	p.drain(r, func(b copied) {
-		for _, s := range b.spans {
-			marks.settle(s)
-		}
+		marks.settleAll(b)
 		if err := r.Commit(t.Context(), marks.marks()); err != nil {
 			t.Errorf("Commit: %v", err)
 		}

@@ -64,6 +64,15 @@ func (s *settled) settle(span stream.Span) {
 	p.ranges = joined
 }
 
+// settleAll settles all spans of the batches.
+func (s *settled) settleAll(batches ...copied) {
+	for _, b := range batches {
+		for _, span := range b.spans {
+			s.settle(span)
+		}
+	}
+}
+
 func (p *settledPart) mark() stream.Mark {
 	m := stream.Mark{Part: p.part, Watermark: p.first, Above: slices.Clone(p.ranges)}
 	if len(m.Above) > 0 && m.Above[0].From == p.first {

@@ -2,13 +2,12 @@ package mysql
 
 import (
 	"context"
-	"database/sql/driver"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/penstock-io/penstock/engine/kit/sqldriver"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -106,11 +105,9 @@ func standard(decl string) (sqltable.Column, bool) {
 // texts.
 func keyCollation(ctx context.Context, c *connection) (name string, err error) {
 	name = "utf8mb4_bin"
-	err = c.Query(ctx, func(v []driver.Value) error {
-		name = sqldriver.Text(v[0])
-		return nil
-	}, `SELECT collation_name FROM information_schema.collations
-		WHERE collation_name IN ('utf8mb4_0900_bin', 'utf8mb4_nopad_bin')`)
+	err = c.Run(ctx, &sqlspan.Statement{SQL: `SELECT collation_name
+		FROM information_schema.collations
+		WHERE collation_name IN ('utf8mb4_0900_bin', 'utf8mb4_nopad_bin')`, Dest: []any{&name}})
 	return name, err
 }
 
@@ -144,24 +141,30 @@ const columnsSQL = `SELECT column_name, column_type,
 const jsonSQL = `SELECT check_clause FROM information_schema.check_constraints
 	WHERE constraint_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ?`
 
+// tableQuery returns a query about the table, whose schema and name are the query's arguments. See
+// [sqlspan.Statement] for row and dest.
+func (s *Sink) tableQuery(sql string, row func(), dest ...any) *sqlspan.Statement {
+	return &sqlspan.Statement{SQL: sql, Args: []any{s.name.Schema, s.name.Table}, Row: row,
+		Dest: dest}
+}
+
 func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.Column, err error) {
-	err = c.Query(ctx, func(v []driver.Value) error {
-		name, decl, own := sqldriver.Text(v[0]), sqldriver.Text(v[1]), sqldriver.Text(v[2]) == "1"
-		columns = append(columns, sqltable.Column{Name: name, Type: typeOf(decl), Decl: decl,
-			Own: own})
-		return nil
-	}, columnsSQL, s.name.Schema, s.name.Table)
+	var column sqltable.Column
+	err = c.Run(ctx, s.tableQuery(columnsSQL, func() {
+		column.Type = typeOf(column.Decl)
+		columns = append(columns, column)
+	}, &column.Name, &column.Decl, &column.Own))
 	if err != nil {
 		return nil, err
 	}
-	err = c.Query(ctx, func(v []driver.Value) error {
+	check := ""
+	err = c.Run(ctx, s.tableQuery(jsonSQL, func() {
 		for i := range columns {
-			if sqldriver.Text(v[0]) == "json_valid("+sqltable.Quote(columns[i].Name)+")" {
+			if check == "json_valid("+sqltable.Quote(columns[i].Name)+")" {
 				columns[i].Type = sqltable.JSON
 			}
 		}
-		return nil
-	}, jsonSQL, s.name.Schema, s.name.Table)
+	}, &check))
 	if n := numberOf(err); n == noSuchColumn || n == unknownTable {
 		err = nil // MySQL, which has a type JSON
 	}

@@ -2,11 +2,9 @@ package mysql
 
 import (
 	"context"
-	"database/sql/driver"
 	"fmt"
 	"slices"
 
-	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
@@ -42,10 +40,7 @@ type index struct {
 // otherIndex.
 func (s *Sink) checkTable(ctx context.Context, c *connection) error {
 	engine, transactions := "", ""
-	err := c.Query(ctx, func(v []driver.Value) error {
-		engine, transactions = sqldriver.Text(v[0]), sqldriver.Text(v[1])
-		return nil
-	}, engineSQL, s.name.Schema, s.name.Table)
+	err := c.Run(ctx, s.tableQuery(engineSQL, nil, &engine, &transactions))
 	switch {
 	case err != nil || engine == "":
 		return err
@@ -84,21 +79,18 @@ func (s *Sink) checkTable(ctx context.Context, c *connection) error {
 
 // indexes returns the unique indexes of the table.
 func (s *Sink) indexes(ctx context.Context, c *connection) (all []index, err error) {
-	filled := func(name string) bool {
-		return slices.ContainsFunc(s.Shape.Known().Columns,
-			func(c sqltable.Column) bool { return c.Name == name })
-	}
-	err = c.Query(ctx, func(v []driver.Value) error {
-		name, column := sqldriver.Text(v[0]), sqldriver.Text(v[1])
+	var name, column string
+	var numbered, nullable, whole bool
+	err = c.Run(ctx, s.tableQuery(indexSQL, func() {
 		if len(all) == 0 || all[len(all)-1].name != name {
 			all = append(all, index{name: name})
 		}
 		i := &all[len(all)-1]
 		i.columns = append(i.columns, column)
-		i.automatic = i.automatic || sqldriver.Text(v[2]) == "1" && !filled(column)
-		i.nullable = i.nullable || sqldriver.Text(v[3]) == "1"
-		i.partial = i.partial || sqldriver.Text(v[4]) != "1"
-		return nil
-	}, indexSQL, s.name.Schema, s.name.Table)
+		filled := sqltable.IndexOf(s.Shape.Known().Columns, column) >= 0
+		i.automatic = i.automatic || numbered && !filled
+		i.nullable = i.nullable || nullable
+		i.partial = i.partial || !whole
+	}, &name, &column, &numbered, &nullable, &whole))
 	return all, err
 }

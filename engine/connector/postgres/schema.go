@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -129,7 +128,7 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 		return fmt.Errorf("the table %s does not exist; it will be created again", s.name)
 	}
 	for _, c := range t.Columns {
-		i := slices.IndexFunc(there, func(d sqltable.Column) bool { return d.Name == c.Name })
+		i := sqltable.IndexOf(there, c.Name)
 		want := dialect.Decl(c)
 		switch {
 		case i < 0:

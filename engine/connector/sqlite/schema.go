@@ -1,10 +1,10 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"slices"
 	"strings"
 
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -35,15 +35,15 @@ func standard(decl string) (sqltable.Column, bool) {
 // columnsOf returns a table's columns except generated and hidden ones, or none if there is no such
 // table.
 func (c *connection) columnsOf(name sqltable.Name) (columns []sqltable.Column, err error) {
-	err = c.Query(forever(), func(v []driver.Value) error {
-		column, _ := v[1].(string)
-		decl, _ := v[2].(string)
-		if hidden, _ := v[6].(int64); hidden == 0 {
-			columns = append(columns, sqltable.Column{Name: column, Type: typeOf(decl), Decl: decl,
-				Own: v[4] != nil})
-		}
-		return nil
-	}, "PRAGMA table_xinfo("+sqltable.Quote(name.Table)+")")
+	var column sqltable.Column
+	err = c.Run(forever(), &sqlspan.Statement{
+		SQL: `SELECT name, type, dflt_value IS NOT NULL FROM pragma_table_xinfo(?)
+			WHERE hidden = 0`,
+		Args: []any{name.Table}, Dest: []any{&column.Name, &column.Decl, &column.Own},
+		Row: func() {
+			column.Type = typeOf(column.Decl)
+			columns = append(columns, column)
+		}})
 	return columns, err
 }
 

@@ -3,6 +3,7 @@
 package table
 
 import (
+	"encoding/binary"
 	"strconv"
 	"strings"
 )
@@ -65,15 +66,11 @@ func appendNumber(dst []byte, text string) []byte {
 	if significant == "" {
 		return append(dst, numZero)
 	}
-	flip, first := byte(0), byte(numPositive)
+	flip, first, biased := byte(0), byte(numPositive), uint32(int32(point))^1<<31
 	if negative {
-		flip, first = 0xFF, numNegative
+		flip, first, biased = 0xFF, numNegative, ^biased
 	}
-	biased := uint32(int32(point)) ^ 1<<31
-	dst = append(dst, first)
-	for shift := 24; shift >= 0; shift -= 8 {
-		dst = append(dst, byte(biased>>shift)^flip)
-	}
+	dst = binary.BigEndian.AppendUint32(append(dst, first), biased)
 	for i := range len(significant) {
 		dst = append(dst, (significant[i]-'0'+1)^flip)
 	}
@@ -89,16 +86,12 @@ func cutNumber(s string) (digits, rest string, ok bool) {
 	if special := specialNumbers[s[0]]; special != "" {
 		return special, s[1:], true
 	}
-	flip := byte(0)
-	if s[0] == numNegative {
-		flip = 0xFF
-	}
 	if s[0] != numPositive && s[0] != numNegative || len(s) < 6 {
 		return "", s, false
 	}
-	biased := uint32(0)
-	for i := 1; i <= 4; i++ {
-		biased = biased<<8 | uint32(s[i]^flip)
+	flip, biased := byte(0), binary.BigEndian.Uint32([]byte(s[1:5]))
+	if s[0] == numNegative {
+		flip, biased = 0xFF, ^biased
 	}
 	end := strings.IndexByte(s[5:], flip)
 	if end <= 0 {

@@ -99,8 +99,7 @@ func (d *sqliteFile) explained(err error, r *relation) error {
 
 func (d *sqliteFile) list(ctx context.Context) (names []string, err error) {
 	err = d.query(ctx, sequence(func(v []driver.Value) {
-		name, _ := v[0].(string)
-		names = append(names, name)
+		names = append(names, sqldriver.Text(v[0]))
 	}), `SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE `+
 		`'sqlite\_%' ESCAPE '\' ORDER BY name`)
 	return names, err
@@ -116,8 +115,7 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	r.from, r.plain = sqltable.Quote(name), name
 	kind, makes := "", ""
 	err := d.query(ctx, sequence(func(v []driver.Value) {
-		kind, _ = v[0].(string)
-		makes, _ = v[1].(string)
+		kind, makes = sqldriver.Text(v[0]), sqldriver.Text(v[1])
 	}), `SELECT type, sql FROM sqlite_schema WHERE name = ? AND type IN ('table', 'view')`, name)
 	switch {
 	case err != nil:
@@ -130,21 +128,16 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	r.table = kind == "table"
 	var primary []string
 	err = d.query(ctx, sequence(func(v []driver.Value) {
-		column, _ := v[1].(string)
-		decl, _ := v[2].(string)
-		notNull, _ := v[3].(int64)
-		place, _ := v[5].(int64)
-		if hidden, _ := v[6].(int64); hidden == 1 {
-			return
-		}
-		r.columns = append(r.columns, describeSQLite(column, decl, notNull == 0))
-		if place > 0 {
+		column := sqldriver.Text(v[0])
+		nullable := sqldriver.Text(v[2]) == "0"
+		r.columns = append(r.columns, describeSQLite(column, sqldriver.Text(v[1]), nullable))
+		if place, _ := v[3].(int64); place > 0 {
 			for len(primary) < int(place) {
 				primary = append(primary, "")
 			}
 			primary[place-1] = column
 		}
-	}), "PRAGMA table_xinfo("+sqltable.Quote(name)+")")
+	}), `SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1`, name)
 	if err != nil || !r.table {
 		return r, err
 	}
@@ -170,9 +163,8 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 	}
 	withoutNumbers := false
 	err := d.query(ctx, sequence(func(v []driver.Value) {
-		n, _ := v[4].(int64)
-		withoutNumbers = n == 1
-	}), "SELECT * FROM pragma_table_list WHERE schema = 'main' AND name = ?", name)
+		withoutNumbers = sqldriver.Text(v[0]) == "1"
+	}), "SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = ?", name)
 	if err != nil {
 		return err
 	}
@@ -183,14 +175,11 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 	}
 	add := r.uniqueSets()
 	err = d.query(ctx, sequence(func(v []driver.Value) {
-		index, _ := v[0].(string)
-		column, named := v[1].(string)
-		if !named {
-			column = "" // an expression
-		} else if coll, _ := v[2].(string); coll != "BINARY" {
+		column := sqldriver.Text(v[1]) // "" for an expression
+		if column != "" && sqldriver.Text(v[2]) != "BINARY" {
 			at(column).collate = " COLLATE BINARY"
 		}
-		add(index, column, false)
+		add(sqldriver.Text(v[0]), column, false)
 	}), `SELECT l.name, i.name, i.coll FROM pragma_index_list(?) l, pragma_index_xinfo(l.name) i
 		WHERE l."unique" = 1 AND l.partial = 0 AND i.key = 1 ORDER BY 1, i.seqno`, name)
 	r.unique = slices.DeleteFunc(r.unique,

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -67,8 +68,7 @@ func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
 	}
 	now, there := "", false
 	err := d.query(ctx, sequence(func(v []driver.Value) {
-		now, _ = v[0].(string)
-		there = true
+		now, there = sqldriver.Text(v[0]), true
 	}), `SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?`, r.plain)
 	switch {
 	case err != nil || there && now == r.version:

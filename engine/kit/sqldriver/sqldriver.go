@@ -95,14 +95,6 @@ func Query(
 	}
 }
 
-// Each is like Query, but row cannot stop it except by an error.
-func Each(ctx context.Context, c Conn, row func(v []driver.Value) error, sql string,
-	args ...driver.Value) error {
-	return Query(ctx, c, nil, func(v []driver.Value) (bool, error) {
-		return true, row(v)
-	}, sql, args...)
-}
-
 // Text returns a value as text. It accepts every type that drivers use. For NULL it returns "".
 func Text(v driver.Value) string {
 	switch x := v.(type) {

@@ -97,14 +97,14 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestEach checks that an error of the callback ends the iteration.
-func TestEach(t *testing.T) {
+// TestRowError checks that an error of the callback ends the iteration.
+func TestRowError(t *testing.T) {
 	conn, n := &counter{rows: 3}, 0
-	err := sqldriver.Each(t.Context(), conn, func([]driver.Value) error {
+	err := sqldriver.Query(t.Context(), conn, nil, func([]driver.Value) (more bool, err error) {
 		if n++; n == 2 {
-			return errBroken
+			return true, errBroken
 		}
-		return nil
+		return true, nil
 	}, "SELECT")
 	if !errors.Is(err, errBroken) || n != 2 || conn.open != 0 {
 		t.Errorf("%d rows, %v; %d answers left open", n, err, conn.open)

@@ -25,12 +25,6 @@ func (d *Direct) Exec(ctx context.Context, sql string,
 	return sqldriver.Exec(ctx, d.Conn, sql, args...)
 }
 
-// Query runs a statement and calls row for each row. The values are valid until the next call.
-func (d *Direct) Query(ctx context.Context, row func(v []driver.Value) error, sql string,
-	args ...driver.Value) error {
-	return sqldriver.Each(ctx, d.Conn, row, sql, args...)
-}
-
 // Begin implements Session.
 func (d *Direct) Begin(ctx context.Context, statements ...*Statement) error {
 	_, err := d.Exec(ctx, d.BeginText)
@@ -64,12 +58,12 @@ func (d *Direct) Run(ctx context.Context, statements ...*Statement) (err error) 
 		if s.Dest == nil {
 			s.Affected, err = d.Exec(ctx, s.SQL, args...)
 		} else {
-			err = d.Query(ctx, func(v []driver.Value) error {
-				err := sqldriver.Scan(v, s.Dest...)
+			err = sqldriver.Query(ctx, d.Conn, nil, func(v []driver.Value) (more bool, err error) {
+				err = sqldriver.Scan(v, s.Dest...)
 				if err == nil && s.Row != nil {
 					s.Row()
 				}
-				return err
+				return true, err
 			}, s.SQL, args...)
 		}
 		if err != nil {

@@ -120,7 +120,7 @@ func (s *valueKinds) of() Type {
 func Made(d *Dialect, columns []Column, o *Options) []Column {
 	all := slices.Clone(columns)
 	for _, k := range o.Key {
-		if slices.ContainsFunc(all, func(c Column) bool { return c.Name == k }) {
+		if IndexOf(all, k) >= 0 {
 			continue
 		}
 		// Example: if the key is id, a field ID is stored in the JSON column.

@@ -52,8 +52,7 @@ func (s *Shape) settle(columns []Column, filled ...string) {
 	t := NewTable(s.dialect, columns, s.options.JSONColumn, s.options.Policy())
 	t.filled = filled
 	for _, k := range s.options.Key {
-		t.Required = append(t.Required, slices.IndexFunc(columns,
-			func(c Column) bool { return c.Name == k }))
+		t.Required = append(t.Required, IndexOf(columns, k))
 	}
 	s.table.Store(t)
 }
@@ -80,13 +79,10 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 		}
 		return false, nil
 	}
-	at := func(name string) int {
-		return slices.IndexFunc(there, func(c Column) bool { return c.Name == name })
-	}
 	var columns []Column
 	var filled []string
 	for _, l := range listed {
-		i := at(l.Name)
+		i := IndexOf(there, l.Name)
 		if i < 0 {
 			return true, fmt.Errorf("the table %s has no column %q; add it to the table, or "+
 				"remove it from `columns`", s.Name, l.Name)
@@ -103,11 +99,13 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 				columns = append(columns, c)
 			}
 		}
-	} else if i := at(s.options.JSONColumn); i >= 0 && s.options.Policy() == JSONColumn {
-		columns = append(columns, there[i])
+	} else if s.options.Policy() == JSONColumn {
+		if i := IndexOf(there, s.options.JSONColumn); i >= 0 {
+			columns = append(columns, there[i])
+		}
 	}
 	for _, k := range s.options.Key {
-		if !slices.ContainsFunc(columns, func(c Column) bool { return c.Name == k }) {
+		if IndexOf(columns, k) < 0 {
 			return true, fmt.Errorf("the table %s has no column %q, which is in `key`",
 				s.Name, k)
 		}

@@ -29,6 +29,11 @@ func CreateSQL(name Name, columns []Column, key []string, declare func(c Column)
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (%s)", name, strings.Join(parts, ", "))
 }
 
+// IndexOf returns the index of the column with the given name, or -1.
+func IndexOf(columns []Column, name string) int {
+	return slices.IndexFunc(columns, func(c Column) bool { return c.Name == name })
+}
+
 // NamesOf quotes the names of columns and joins them with commas.
 func NamesOf(columns []Column) string {
 	names := make([]string, len(columns))

@@ -117,12 +117,9 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 			return err
 		}
 	}
-	b.Split()
 	var all []*state
-	for i := range b.Records {
-		if b.Records[i].State == stream.Kept {
-			all = append(all, &state{index: i})
-		}
+	for _, i := range b.AppendKept(nil) {
+		all = append(all, &state{index: i})
 	}
 	todo := slices.Clone(all)
 	alone := false
@@ -227,10 +224,7 @@ const reportEvery = time.Second
 
 // pause waits before failed records are passed to the child again.
 func (p *Processor) pause(ctx context.Context, s backoff.State) (backoff.State, error) {
-	wait, next, ok := backoff.Exponential(firstPause, 2, lastPause).Equal().Next(s, p.rand)
-	if !ok {
-		wait = lastPause
-	}
+	wait, next, _ := backoff.Exponential(firstPause, 2, lastPause).Equal().Next(s, p.rand)
 	return next, retry.Sleep(ctx, wait)
 }
 

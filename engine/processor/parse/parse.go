@@ -55,8 +55,6 @@ type problem struct {
 	at   int    // offset in the text in bytes; -1 if the problem concerns the whole text
 }
 
-func (p problem) err(format string) error { return &textError{format, p} }
-
 // textError is the reason why a record becomes a dead letter if its text cannot be parsed.
 type textError struct {
 	format  string
@@ -235,22 +233,11 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 		}
 		b.Fields = b.Fields[:from]
 		wrong++
-		p.refuse(b, i, bad)
+		b.Refuse(i, p.options.OnError, &textError{p.options.Format, bad})
 	}
 	b.Parsed()
 	if wrong > 0 {
 		p.host.Count("records_unparsed", int64(wrong))
 	}
 	return nil
-}
-
-// refuse applies the option on_error to record i, because its text cannot be parsed.
-func (p *Processor) refuse(b *stream.Batch, i int, bad problem) {
-	switch p.options.OnError {
-	case "pass":
-	case "drop":
-		b.Drop(i)
-	default:
-		b.DeadLetter(i, bad.err(p.options.Format))
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -42,16 +43,6 @@ type Receiver struct {
 
 // patience is the maximum time for the commit of all progress, and for the end of an engine.
 const patience = 30 * time.Second
-
-// pause waits for d, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
 
 // process is a sink in the role of one process.
 type process struct {
@@ -285,7 +276,8 @@ func lateTransaction(t *testing.T, r Receiver) {
 	release := r.Block(t)
 	late := make(chan error, 1)
 	go func() { late <- a.Deliver(a.batch(1, "x", 1, 3)) }()
-	pause(t.Context(), 200*time.Millisecond) // otherwise the transaction may not have begun
+	// Without this pause, the transaction may not have begun.
+	_ = retry.Sleep(t.Context(), 200*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), r.Evicts)
 	defer cancel()
 	var taken []stream.Taken

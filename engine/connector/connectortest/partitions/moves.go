@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 	"github.com/penstock-io/penstock/vfs/vfstest"
@@ -38,7 +39,7 @@ func Moves(t *testing.T, r Receiver, seed uint64) {
 			}
 		}
 		g.act(round)
-		pause(t.Context(), time.Duration(10+g.rnd(40))*time.Millisecond)
+		_ = retry.Sleep(t.Context(), time.Duration(10+g.rnd(40))*time.Millisecond)
 	}
 	g.calm.Store(true)
 	deadline := time.Now().Add(patience)
@@ -46,7 +47,7 @@ func Moves(t *testing.T, r Receiver, seed uint64) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited %v: %d positions are not committed", patience, g.broker.Lag())
 		}
-		pause(t.Context(), 5*time.Millisecond)
+		_ = retry.Sleep(t.Context(), 5*time.Millisecond)
 	}
 	rows := r.Received(t)
 	slices.Sort(rows)
@@ -209,7 +210,7 @@ func (w *worker) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, 
 	if w.g.calm.Load() {
 		return w.Worker.Deliver(ctx, a)
 	}
-	pause(context.WithoutCancel(ctx), time.Duration(w.g.rnd(8))*time.Millisecond)
+	_ = retry.Sleep(context.WithoutCancel(ctx), time.Duration(w.g.rnd(8))*time.Millisecond)
 	report, err := w.Worker.Deliver(ctx, a)
 	if err == nil && w.g.rnd(10) == 0 {
 		err = errors.New("the response was lost after the commit")
