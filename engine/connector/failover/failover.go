@@ -154,31 +154,29 @@ func (m *member) reopen(ctx context.Context, o stream.SinkOptions) error {
 }
 
 // replace replaces the lanes of the member, and passes the new lanes of all members to the engine.
+// From the second member on, the name of a lane has the number of the member: the engine keeps the
+// worker of a name, so a name must not pass from one member to another.
 func (m *member) replace(lanes []stream.Lane) {
 	m.of.mu.Lock()
 	m.lanes = slices.Clone(lanes)
 	for i := range m.lanes {
-		m.lanes[i].Limits.Standby = m.order
+		l := &m.lanes[i]
+		l.Limits.Standby = m.order
+		if m.order > 0 {
+			l.Name = fmt.Sprintf("%s (failover %d)", l.Name, m.order+1)
+		}
 	}
 	m.of.mu.Unlock()
 	m.of.publish()
 }
 
-// publish passes the lanes of all members to the engine. If an earlier lane has the same name,
-// publish adds the number of the member to the name.
+// publish passes the lanes of all members to the engine.
 func (s *Sink) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock() // held until the end, so that lists are published in order
 	var all []stream.Lane
-	names := make(map[string]bool)
 	for _, m := range s.members {
-		for _, l := range m.lanes {
-			if names[l.Name] {
-				l.Name = fmt.Sprintf("%s (failover %d)", l.Name, m.order+1)
-			}
-			names[l.Name] = true
-			all = append(all, l)
-		}
+		all = append(all, m.lanes...)
 	}
 	s.set(all)
 }

@@ -73,11 +73,11 @@ func options(members ...fake) *failover.Options {
 }
 
 // TestOpen checks that the sink has the lanes of all open members, with the members' numbers. A
-// member that cannot be opened at first adds its lanes once it is opened.
+// member that cannot be opened at first adds its lanes once it is opened. The names of lanes stay.
 func TestOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later, opens := time.Now().Add(time.Minute), 0
-		o := options(fake{lane: "a", until: later, opens: &opens}, fake{lane: "b"}, fake{lane: "b"})
+		o := options(fake{lane: "b", until: later, opens: &opens}, fake{lane: "b"}, fake{lane: "b"})
 		s, err := failover.New(o, connectortest.NewHost(t))
 		if err != nil {
 			t.Fatal(err)
@@ -102,10 +102,10 @@ func TestOpen(t *testing.T) {
 				t.Errorf("lanes %s %q, want %q", when, lanes, want)
 			}
 		}
-		check("at the start", "b: 1", "b (failover 3): 2")
+		check("at the start", "b (failover 2): 1", "b (failover 3): 2")
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		check("after two minutes", "a: 0", "b: 1", "b (failover 3): 2")
+		check("after two minutes", "b: 0", "b (failover 2): 1", "b (failover 3): 2")
 		if opens != 1 {
 			t.Errorf("the first sink was opened %d times, want once", opens)
 		}
