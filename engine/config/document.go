@@ -28,6 +28,7 @@ type document struct {
 	text    []byte // nil if it could not be read
 	lines   []string
 	secrets map[string]bool // keys with secret values, which must not appear in messages
+	tree    *yaml.Node      // the whole text, before aliases and variables are replaced
 	shown   []string        // lines as they are shown in excerpts
 	hidden  []string        // values that must not appear in messages
 	errs    Errors
@@ -80,6 +81,13 @@ func (d *document) hideSecrets(n *yaml.Node, secret bool) {
 		}
 		d.hideSecrets(c, below)
 	}
+}
+
+// hideUnknown masks the values of an unknown key that may be a misspelled secret key.
+func (d *document) hideUnknown(key string) {
+	d.secrets[key] = true
+	d.shown = masked(d.lines, d.secrets)
+	d.hideSecrets(d.tree, false)
 }
 
 // maskQuoted masks the further lines of a secret in quotes that extends over several lines.
@@ -183,7 +191,8 @@ func (d *document) parse(text []byte) *yaml.Node {
 		d.syntax(err)
 		return nil
 	}
-	d.hideSecrets(&doc, false)
+	d.tree = &doc
+	d.hideSecrets(d.tree, false)
 	root := d.tidy(doc.Content[0], nil)
 	if len(d.errs) > 0 {
 		return nil
