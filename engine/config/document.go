@@ -50,10 +50,20 @@ func (d *document) failAt(line, column int, format string, args ...any) *Error {
 	e := &Error{
 		Place:   Place{File: d.path, Line: line, Column: column},
 		Message: d.redact(fmt.Sprintf(format, args...)),
-		Excerpt: d.redact(excerpt(d.shown, line, column)),
+		Excerpt: d.redact(excerpt(d.shown, line, d.shownColumn(line, column))),
 	}
 	d.errs = append(d.errs, e)
 	return e
+}
+
+// shownColumn returns the column of a character in d.shown, where masks may have moved it.
+func (d *document) shownColumn(line, column int) int {
+	if _, rest := d.lineAt(line, column); rest != "" {
+		if before, found := strings.CutSuffix(d.shown[line-1], rest); found {
+			return 1 + utf8.RuneCountInString(before)
+		}
+	}
+	return column
 }
 
 // leastHidden is the minimum length of secrets that are masked in messages. Shorter ones would
