@@ -30,7 +30,8 @@ type document struct {
 	lines   []string
 	secrets map[string]bool // keys with secret values, which must not appear in messages
 	// options has the keys of each component. A secret key may also be the name of a component:
-	// `postgres` is the URL of a table, and a sink. The value of the sink is a mapping with its keys.
+	// `postgres` is the URL of a table, and a sink. The value of the sink is a mapping with its
+	// keys.
 	options map[string][]string
 	tree    *yaml.Node // the whole text, before aliases and variables are replaced
 	shown   []string   // lines as they are shown in excerpts

@@ -70,7 +70,8 @@ func TestMasked(t *testing.T) {
 		"postgres: {other: x}":                  "postgres: ***",
 		"postgres: {table: t, password: x}":     "postgres: {table: t, password: ***",
 	} {
-		if got := strings.Join(masked(strings.Split(in, "\n"), secrets, options), "\n"); got != want {
+		got := strings.Join(masked(strings.Split(in, "\n"), secrets, options), "\n")
+		if got != want {
 			t.Errorf("masked\n%s\ngives\n%s\nwant\n%s", in, got, want)
 		}
 	}
