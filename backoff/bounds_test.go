@@ -130,3 +130,17 @@ func TestBoundsOfAnotherPackagesPolicy(t *testing.T) {
 		t.Errorf("Validate = %v, want nil", err)
 	}
 }
+
+func TestValidateNilPart(t *testing.T) {
+	for name, p := range map[string]backoff.Policy{
+		"Limit":    backoff.Limit(nil, 3),
+		"Then":     backoff.Then(backoff.Fixed(time.Second), 3, nil),
+		"FirstNow": backoff.FirstNow(nil),
+		"Sum":      backoff.Sum(backoff.Fixed(time.Second), nil),
+		"Max":      backoff.Max(nil),
+	} {
+		if err := backoff.Validate(p); err == nil {
+			t.Errorf("%s: Validate accepts a nil policy", name)
+		}
+	}
+}

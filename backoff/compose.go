@@ -47,7 +47,7 @@ func (p limited) Validate() error {
 	if p.attempts < 1 {
 		return fmt.Errorf("attempts %d: want 1 or more", p.attempts)
 	}
-	return Validate(p.p)
+	return validatePart(p.p)
 }
 
 // String writes the limit as a key of the policy, as in "fixed delay=1s attempts=5". There are two
@@ -117,7 +117,7 @@ func (p sequence) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return Bounds(p.b, int(step(n)-p.n))
 }
 
-func (p sequence) Validate() error { return errors.Join(Validate(p.a), Validate(p.b)) }
+func (p sequence) Validate() error { return errors.Join(validatePart(p.a), validatePart(p.b)) }
 
 func (p sequence) String() string {
 	return "then(" + describe(p.a) + "; " + strconv.FormatUint(uint64(p.given), 10) + "; " +
@@ -144,7 +144,7 @@ func (p firstNow) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return Bounds(p.p, n-1)
 }
 
-func (p firstNow) Validate() error { return Validate(p.p) }
+func (p firstNow) Validate() error { return validatePart(p.p) }
 func (p firstNow) String() string  { return "first_now(" + describe(p.p) + ")" }
 
 // Sum returns a policy that waits for the sum of the waits of ps, at most the largest Duration. It
@@ -249,13 +249,21 @@ func ends(p Policy, n uint32) bool {
 	return !ok
 }
 
+// validatePart checks a policy inside another one, which must not be nil.
+func validatePart(p Policy) error {
+	if p == nil {
+		return errors.New("a policy is nil")
+	}
+	return Validate(p)
+}
+
 func validateAll(ps []Policy) error {
 	if len(ps) == 0 {
 		return errors.New("no policy to combine")
 	}
 	var faults []error
 	for i, p := range ps {
-		if err := Validate(p); err != nil {
+		if err := validatePart(p); err != nil {
 			faults = append(faults, fmt.Errorf("policy %d: %w", i+1, err))
 		}
 	}

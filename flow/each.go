@@ -15,7 +15,9 @@ import (
 //
 // The error of deliver is the outcome, as for [Worker]; see [HTTPOutcome]. After a failed delivery
 // the value is sent again, to another lane or after a delay, until it is delivered. So deliver may
-// get a value twice. The context of a call ends when it takes longer than [DefaultAbandon].
+// get a value twice. To give a value up, return a [*Rejected]: errors that are marked by other
+// packages, such as retry.Permanent, count as failures that may pass. The context of a call ends
+// when it takes longer than [DefaultAbandon].
 //
 // Each returns early, after all calls of deliver have returned, if
 //   - ctx ends: the error wraps its cause and the last failure of deliver,

@@ -88,11 +88,15 @@ type Error struct {
 // Error implements error: the last failure, then why and when the retry stopped, as in
 // "connection refused (no attempts left, attempt 3 after 1.2s)".
 func (e *Error) Error() string {
+	stop := "stopped"
+	if e.Stop != nil {
+		stop = e.Stop.Error()
+	}
 	if e.Last == nil {
-		return e.Stop.Error()
+		return stop
 	}
 	var b strings.Builder
-	reason := strings.TrimPrefix(e.Stop.Error(), "retry: ")
+	reason := strings.TrimPrefix(stop, "retry: ")
 	fmt.Fprintf(&b, "%v (%s, attempt %d", e.Last, reason, e.Attempts)
 	if d := e.Elapsed.Round(time.Millisecond); d > 0 {
 		b.WriteString(" after " + d.String())

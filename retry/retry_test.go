@@ -478,3 +478,9 @@ func TestPolicyEndsByTime(t *testing.T) {
 		})
 	}
 }
+
+func TestZeroErrorText(t *testing.T) {
+	if got := (&retry.Error{}).Error(); got != "stopped" {
+		t.Errorf("the zero Error is %q", got)
+	}
+}

@@ -222,8 +222,8 @@ func (c check) fixedWindow() {
 func (c check) adaptiveWindow() {
 	f := c.route.Flow
 	if c.given("flow", "size") {
-		c.wrong("flow", "size", "flow.size needs window: fixed; a %s window starts at "+
-			"flow.initial and grows to flow.max", f.Window)
+		c.wrong("flow", "size", "flow.size needs window: fixed; with window: %s, a window "+
+			"starts at flow.initial and grows to flow.max", f.Window)
 	}
 	for _, key := range []string{"threshold", "step"} {
 		if f.Window != "linear" && c.given("flow", key) {

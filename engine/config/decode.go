@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 
@@ -166,6 +167,9 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	for key, value := range entries(n) {
 		f, ok := fields[key.Value]
 		if !ok {
+			if mayBeSecret(key.Value, keys, fields) {
+				l.hideUnknown(key.Value)
+			}
 			l.unknownOption(key, o.name, keys)
 			meant[Nearest(key.Value, keys)] = true
 			continue
@@ -243,6 +247,18 @@ func hasOptions(t reflect.Type) bool {
 
 func isEmpty(v reflect.Value) bool {
 	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+}
+
+// secretName matches names that programs commonly give to options with secrets.
+var secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|bearer|auth|cred|key`)
+
+// mayBeSecret reports whether the value of an unknown option may be a secret. This is the case if
+// the most similar option is secret. If no option is similar, the name decides.
+func mayBeSecret(name string, keys []string, fields map[string]reflect.StructField) bool {
+	if nearest := Nearest(name, keys); nearest != "" {
+		return fields[nearest].Tag.Get("secret") == "true"
+	}
+	return secretName.MatchString(name)
 }
 
 func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {

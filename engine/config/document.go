@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -28,8 +29,13 @@ type document struct {
 	text    []byte // nil if it could not be read
 	lines   []string
 	secrets map[string]bool // keys with secret values, which must not appear in messages
-	shown   []string        // lines as they are shown in excerpts
-	hidden  []string        // values that must not appear in messages
+	// options has the keys of each component. A secret key may also be the name of a component:
+	// `postgres` is the URL of a table, and a sink. The value of the sink is a mapping with its
+	// keys.
+	options map[string][]string
+	tree    *yaml.Node // the whole text, before aliases and variables are replaced
+	shown   []string   // lines as they are shown in excerpts
+	hidden  []string   // values that must not appear in messages
 	errs    Errors
 	notices Errors
 	aliases int
@@ -45,10 +51,20 @@ func (d *document) failAt(line, column int, format string, args ...any) *Error {
 	e := &Error{
 		Place:   Place{File: d.path, Line: line, Column: column},
 		Message: d.redact(fmt.Sprintf(format, args...)),
-		Excerpt: d.redact(excerpt(d.shown, line, column)),
+		Excerpt: d.redact(excerpt(d.shown, line, d.shownColumn(line, column))),
 	}
 	d.errs = append(d.errs, e)
 	return e
+}
+
+// shownColumn returns the column of a character in d.shown, where masks may have moved it.
+func (d *document) shownColumn(line, column int) int {
+	if _, rest := d.lineAt(line, column); rest != "" {
+		if before, found := strings.CutSuffix(d.shown[line-1], rest); found {
+			return 1 + utf8.RuneCountInString(before)
+		}
+	}
+	return column
 }
 
 // leastHidden is the minimum length of secrets that are masked in messages. Shorter ones would
@@ -76,10 +92,28 @@ func (d *document) hideSecrets(n *yaml.Node, secret bool) {
 		key := n.Kind == yaml.MappingNode && i%2 == 0
 		below := secret && !key
 		if n.Kind == yaml.MappingNode && !key {
-			below = secret || d.secrets[n.Content[i-1].Value]
+			name := n.Content[i-1].Value
+			below = secret || d.secrets[name] && !hasKeyOf(c, d.options[name])
 		}
 		d.hideSecrets(c, below)
 	}
+}
+
+// hasKeyOf reports whether n is a mapping with one of the keys.
+func hasKeyOf(n *yaml.Node, keys []string) bool {
+	for key := range entries(n) {
+		if slices.Contains(keys, key.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+// hideUnknown masks the values of an unknown key that may be a misspelled secret key.
+func (d *document) hideUnknown(key string) {
+	d.secrets[key] = true
+	d.shown = masked(d.lines, d.secrets, d.options)
+	d.hideSecrets(d.tree, false)
 }
 
 // maskQuoted masks the further lines of a secret in quotes that extends over several lines.
@@ -161,7 +195,7 @@ func (d *document) parse(text []byte) *yaml.Node {
 	}
 	d.lines = strings.Split(strings.ReplaceAll(strings.TrimPrefix(string(text), "\ufeff"), "\r\n",
 		"\n"), "\n")
-	d.shown = masked(d.lines, d.secrets)
+	d.shown = masked(d.lines, d.secrets, d.options)
 	if !d.isText(text) {
 		return nil
 	}
@@ -183,7 +217,8 @@ func (d *document) parse(text []byte) *yaml.Node {
 		d.syntax(err)
 		return nil
 	}
-	d.hideSecrets(&doc, false)
+	d.tree = &doc
+	d.hideSecrets(d.tree, false)
 	root := d.tidy(doc.Content[0], nil)
 	if len(d.errs) > 0 {
 		return nil

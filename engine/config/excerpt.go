@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -63,6 +64,7 @@ func window(line string, from int) string {
 
 var (
 	secretKey = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(\s+|$)`)
+	firstKey  = regexp.MustCompile(`^(?:\{\s*)?([a-z_]+):(?:\s|$)`)
 	quotedAll = regexp.MustCompile(`(?s)^("(\\.|[^"\\])*"|'(''|[^'])*')`)
 	variable  = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
 	// bareUser matches user and password of a URL without a scheme.
@@ -71,8 +73,9 @@ var (
 
 // masked returns the lines of a config with secrets masked: secrets in URLs, and values of secret
 // keys. The value of a key is on the line of the key, or on indented lines below. The text may be
-// invalid YAML, so masked also masks a value if it is uncertain whether it is secret.
-func masked(lines []string, secrets map[string]bool) []string {
+// invalid YAML, so masked also masks a value if it is uncertain whether it is secret. Below
+// the name of a component, options are not masked, unless they are secret themselves.
+func masked(lines []string, secrets map[string]bool, options map[string][]string) []string {
 	out := make([]string, len(lines))
 	within := -1 // indentation of the secret key above this line; -1 if there is none
 	for i, line := range lines {
@@ -84,8 +87,11 @@ func masked(lines []string, secrets map[string]bool) []string {
 		if strings.TrimSpace(line) != "" {
 			within = -1
 		}
+		isSecret := func(name, value string) bool {
+			return secrets[name] && !startsWithKeyOf(options[name], value, lines[i+1:])
+		}
 		var secret bool
-		out[i], secret = maskLine(maskURLs(line), secrets)
+		out[i], secret = maskLine(maskURLs(line), isSecret)
 		if secret {
 			within = depth
 		}
@@ -93,9 +99,22 @@ func masked(lines []string, secrets map[string]bool) []string {
 	return out
 }
 
+// startsWithKeyOf reports whether a value is a mapping that begins with one of the keys. The value
+// is on the line of its key, or begins on the next line with text.
+func startsWithKeyOf(keys []string, value string, below []string) bool {
+	for _, line := range below {
+		if value != "" {
+			break
+		}
+		value = strings.TrimSpace(line)
+	}
+	m := firstKey.FindStringSubmatch(value)
+	return m != nil && slices.Contains(keys, m[1])
+}
+
 // maskLine masks the secret values in one line, and reports whether the line contains a secret key.
 // It does not mask variables such as ${NAME}, because their names are not secret.
-func maskLine(line string, secrets map[string]bool) (string, bool) {
+func maskLine(line string, isSecret func(name, value string) bool) (string, bool) {
 	found := false
 	for at := 0; ; {
 		m := secretKey.FindStringSubmatchIndex(line[at:])
@@ -104,11 +123,11 @@ func maskLine(line string, secrets map[string]bool) (string, bool) {
 		}
 		name, value := line[at+m[2]:at+m[3]], at+m[1]
 		at = value
-		if !secrets[name] {
+		rest := line[value:]
+		if !isSecret(name, rest) {
 			continue
 		}
 		found = true
-		rest := line[value:]
 		switch q := quotedAll.FindString(rest); {
 		case rest == "":
 		case variable.MatchString(rest+",") && !strings.Contains(rest, ":-"):

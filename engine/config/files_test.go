@@ -100,7 +100,7 @@ func TestFilesRefused(t *testing.T) {
 			[]string{"a.yaml:1:1: `pipelines:` is missing"}},
 		{"no files", []string{"readme", "x"}, []string{"is a directory without *.yaml files"}},
 		{"no YAML", []string{"a.yaml", pipelineOf("x", ""), "b.yaml", "a: [\n"},
-			[]string{"b.yaml:2:1: is not YAML"}},
+			[]string{"b.yaml:2:1: a value is missing here"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, dir, err := loadFiles(t, c.files...)

@@ -70,7 +70,7 @@ func newLoader(path string, o LoadOptions) *loader {
 	return &loader{
 		document: document{
 			kind: Kind{"config", "`pipelines:` with one pipeline"}, path: path,
-			secrets: secretKeys(o.Components),
+			secrets: secretKeys(o.Components), options: optionKeys(o.Components),
 		},
 		dir: filepath.Dir(path), options: o, set: newSet(path),
 	}
@@ -100,6 +100,25 @@ func (l *loader) load(text []byte) (*Config, error) {
 	s := newSet(l.path)
 	s.add(l)
 	return s.load()
+}
+
+// optionKeys returns the keys of the options of each component, by the name of the component.
+func optionKeys(cs []stream.Component) map[string][]string {
+	out := map[string][]string{}
+	for _, c := range cs {
+		if c.Options == nil {
+			continue
+		}
+		t := reflect.TypeOf(c.Options())
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t.Kind() == reflect.Struct {
+			keys, _ := fieldsOf(t)
+			out[c.Name] = append(out[c.Name], keys...)
+		}
+	}
+	return out
 }
 
 // secretKeys returns the keys that a component or a top-level key marks as secret.

@@ -47,7 +47,8 @@ func TestDistance(t *testing.T) {
 }
 
 func TestMasked(t *testing.T) {
-	secrets := map[string]bool{"password": true, "headers": true}
+	secrets := map[string]bool{"password": true, "headers": true, "postgres": true}
+	options := map[string][]string{"postgres": {"table", "password"}}
 	for in, want := range map[string]string{
 		"password: abc":                         "password: ***",
 		"user: abc":                             "user: abc",
@@ -62,8 +63,15 @@ func TestMasked(t *testing.T) {
 		"password:\n\n  - abc\n\nuser: y":       "password:\n\n  ***\n\nuser: y",
 		"password: >\n  a\n  b\nx: 1":           "password: ***\n  ***\n  ***\nx: 1",
 		"password: 'it''s', user: me":           "password: ***, user: me",
+		"postgres: host=h password=x":           "postgres: ***",
+		"postgres:\n  host=h password=x":        "postgres:\n  ***",
+		"postgres:\n  table: t\n  password: x":  "postgres:\n  table: t\n  password: ***",
+		"postgres:\n  other: x":                 "postgres:\n  ***",
+		"postgres: {other: x}":                  "postgres: ***",
+		"postgres: {table: t, password: x}":     "postgres: {table: t, password: ***",
 	} {
-		if got := strings.Join(masked(strings.Split(in, "\n"), secrets), "\n"); got != want {
+		got := strings.Join(masked(strings.Split(in, "\n"), secrets, options), "\n")
+		if got != want {
 			t.Errorf("masked\n%s\ngives\n%s\nwant\n%s", in, got, want)
 		}
 	}

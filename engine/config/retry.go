@@ -75,6 +75,10 @@ func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 			"such as {table: [15s, 1m, 10m]}"
 		return nil
 	}
+	if len(list.Content) == 0 {
+		l.fail(list, "retry.backoff.table is empty").Hint = "such as {table: [15s, 1m, 10m]}"
+		return nil
+	}
 	var waits []string
 	for _, w := range list.Content {
 		if w.Kind != yaml.ScalarNode || strings.ContainsAny(w.Value, ", ;()") || w.Value == "" {

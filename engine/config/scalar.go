@@ -161,7 +161,8 @@ func setScalar(v reflect.Value, text, shown string) error {
 	if v.Type() == sizeType {
 		s, err := stream.ParseSize(text)
 		if err != nil {
-			return fmt.Errorf("%s is not a size; write a number with a unit, such as 256KiB or 1MB",
+			return fmt.Errorf("%s is not a size; write a number with a unit, such as 256KiB or "+
+				"1MB, below 8EiB",
 				shown)
 		}
 		v.SetInt(int64(s))
@@ -220,7 +221,9 @@ func setWhole(v reflect.Value, text, shown string) error {
 var (
 	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
 	bareNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
-	wordyUnit  = regexp.MustCompile(
+	// hugeDuration matches a duration that is refused only because its number is too large.
+	hugeDuration = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
+	wordyUnit    = regexp.MustCompile(
 		`^([0-9.]+)\s*(d|day|days|sec|secs|second|seconds|min|mins|minute|minutes|hour|hours|msec|w)$`)
 )
 
@@ -234,6 +237,8 @@ func parseDuration(text, shown string) (time.Duration, error) {
 	switch {
 	case err != nil && wordyUnit.MatchString(text):
 		return 0, fmt.Errorf("%s is not a duration; the units are ns, us, ms, s, m and h", shown)
+	case err != nil && hugeDuration.MatchString(text):
+		return 0, fmt.Errorf("%s is too long; a duration is at most 2562047h, 292 years", shown)
 	case err != nil:
 		return 0, fmt.Errorf("%s is not a duration; write a number with a unit, such as 200ms, "+
 			"5s or 1h30m", shown)

@@ -45,6 +45,11 @@ func (d *document) syntax(err error) {
 		d.wrongIndent(line, column)
 	case strings.Contains(text, "incompatible YAML document"):
 		d.failAt(line, column, "a %%YAML line is not needed; remove it")
+	case strings.Contains(text, "did not find expected node content"):
+		d.failAt(line, column, "a value is missing here, or a bracket does not match")
+	case strings.Contains(text, "found unknown escape character"):
+		d.failAt(line, column, "this backslash begins no known escape of double quotes").Hint =
+			`write the text in single quotes, or \\ for a backslash`
 	case strings.Contains(text, "could not find expected ':'"):
 		d.failAt(line, column, "a key without a colon, or a value that is indented less than its "+
 			"key, ends before this line")

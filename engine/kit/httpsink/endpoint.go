@@ -6,6 +6,7 @@ import (
 	nethttp "net/http"
 	"net/url"
 	"slices"
+	"strconv"
 )
 
 // endpoint is the address of one worker: a parsed URL with its credentials.
@@ -78,6 +79,8 @@ func parseEndpoint(text string) (endpoint, error) {
 		return endpoint{}, fmt.Errorf("its scheme is %q; write http:// or https://", u.Scheme)
 	case u.Hostname() == "":
 		return endpoint{}, errors.New("it has no host; write http://host:port/path")
+	case u.Port() != "" && !isPort(u.Port()):
+		return endpoint{}, fmt.Errorf("%q is not a port; write a number from 1 to 65535", u.Port())
 	case u.Fragment != "":
 		return endpoint{}, errors.New("it has a fragment (#...), which is never sent; remove it")
 	}
@@ -93,6 +96,11 @@ func parseEndpoint(text string) (endpoint, error) {
 		u.Path = "/"
 	}
 	return e, nil
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 // aim sets the format's path and query parameters in u, unless u already has them.

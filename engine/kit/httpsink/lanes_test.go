@@ -236,6 +236,7 @@ func TestEndpointOptions(t *testing.T) {
 		{"write one of a URL, dns, srv and nats", Endpoint{DNS: "a", SRV: "b", Port: 1}},
 		{"port, scheme and path need dns", Endpoint{URL: "http://a", Port: 1}},
 		{"dns needs the port", Endpoint{DNS: "a"}},
+		{`"99999" is not a port`, Endpoint{URL: "http://a:99999"}},
 		{"the records of srv have the port", Endpoint{SRV: "a", Port: 1}},
 	} {
 		o := defaults()
