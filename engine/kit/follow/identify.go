@@ -367,7 +367,7 @@ func (n *identifier) knownAs(f *file) []*Entry {
 // files of earlier runs. From now on, each of these waits for a file with its data.
 func (n *identifier) lostKnown(f *file) {
 	for _, e := range n.knownAs(f) {
-		w := n.c.rotation.awaitStored(e, "a file of an earlier run is gone")
+		w := n.c.rotation.awaitStored(e, "its name is gone and it was not held open")
 		if w == nil {
 			continue
 		}

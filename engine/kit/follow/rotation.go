@@ -188,7 +188,7 @@ func (t *rotation) awaitStoredFiles() {
 		if e.file != nil || e.liesAt(func(id fileid.ID) bool { return c.identify.isStillListed(e, id) }) {
 			continue
 		}
-		if t.awaitStored(e, "a file of an earlier run is gone") != nil {
+		if t.awaitStored(e, "its name is gone and it was not held open") != nil {
 			continue
 		}
 		// Forget the progress of the file, unless FromEnd is set or the folder is missing. With

@@ -42,8 +42,15 @@ const compactAbove = 4096
 func (t *table) compact() {
 	t.largest = max(t.largest, len(t.byKey))
 	if t.largest > compactAbove && len(t.byKey) < t.largest/4 {
-		t.byLabel, t.byKey, t.largest = maps.Clone(t.byLabel), maps.Clone(t.byKey), len(t.byKey)
+		t.byLabel, t.byKey, t.largest = rebuilt(t.byLabel), rebuilt(t.byKey), len(t.byKey)
 	}
+}
+
+// rebuilt returns a copy of m. Unlike maps.Clone, it allocates only as much as the entries need.
+func rebuilt[K comparable](m map[K]*file) map[K]*file {
+	out := make(map[K]*file, len(m))
+	maps.Copy(out, m)
+	return out
 }
 
 // begin prepares the table for the files of the next listing.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -145,5 +146,40 @@ func (m *folderModel) check(t *testing.T, tab *table, before map[fileid.Key]*fil
 		if before[keyOf(f.info)] != f {
 			t.Fatalf("%s is renamed, and was not known", f.label)
 		}
+	}
+}
+
+// TestTableCompact checks that a table of which most files were removed takes less memory.
+func TestTableCompact(t *testing.T) {
+	tab := newTable()
+	files := make([]*file, 200_000)
+	for i := range files {
+		s := Listed{Name: fmt.Sprint("f", i), Label: fmt.Sprint("f", i)}
+		_, files[i] = tab.resolve(s, stat{Dev: 1, Ino: uint64(i) + 1}, 0)
+	}
+	tab.compact()
+	held := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := held()
+	for _, f := range files[1000:] {
+		tab.remove(f)
+	}
+	tab.compact()
+	after := held()
+	runtime.KeepAlive(files)
+	// The two maps take at least 24 bytes for each file.
+	if want := before - 2*24*150_000; after > want {
+		t.Errorf("the heap has %d bytes, and had %d before most files were removed; want at most %d",
+			after, before, want)
+	}
+	if len(tab.byLabel) != 1000 || len(tab.byKey) != 1000 {
+		t.Errorf("%d labels and %d inodes are left, want 1000", len(tab.byLabel), len(tab.byKey))
+	}
+	if !tab.has(files[0]) || tab.byLabel["f999"] != files[999] {
+		t.Error("a file that was not removed is missing")
 	}
 }
