@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// TestReadsOfGrownFile checks the number of reads of a grown file: one for the new bytes and the
-// bytes before them, and one for the head (the first bytes of the file). Only the first file of a
-// batch needs one more read.
+// TestReadsOfGrownFile checks the number of reads of a grown file: one for the new bytes, one for the
+// bytes before them, and one for the head (the first bytes of the file).
 func TestReadsOfGrownFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, _ := twoRoutes(t, follow.Growing{})
@@ -28,7 +27,7 @@ func TestReadsOfGrownFile(t *testing.T) {
 				d.put(t, name, strings.Repeat(fmt.Sprintf("%d %s %099d\n", n, name, 0), 1+10*max(0, 1-n)))
 			}
 			r.run(t, 2*time.Second)
-			if want := 2*len(names) + 1; n > 0 && reads != want {
+			if want := 3 * len(names); n > 0 && reads != want {
 				t.Errorf("round %d: %d files were read by %d calls, want %d", n, len(names), reads, want)
 			}
 		}

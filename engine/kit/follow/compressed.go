@@ -196,16 +196,13 @@ func (u *unpacker) isTroubled(r *Reader, f *file, now time.Duration) bool {
 }
 
 // fillFrom is like [lines.Filler.Fill], but also reads compressed files. The size of a compressed
-// file is unknown until it is decompressed, so fillFrom decompresses more as long as b has room. If
-// before is not nil, the bytes just before the cursor must equal it (see [lines.File]). If before
-// is nil, the caller itself checks these bytes if necessary.
-func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.Result, error) {
+// file is unknown until it is decompressed, so fillFrom decompresses more as long as b has room.
+func (cur *cursor) fillFrom(b *stream.Batch, end ending) (lines.Result, error) {
 	r, f := cur.r, cur.f
 	grows := r.c.strategy.grows()
 	file := lines.File{
 		ReaderAt: r.filler.source(f), Part: cur.part, Size: f.info.Size, Sealed: end.sealed,
 		Flush: end.flush, Growing: grows,
-		Before: before,
 	}
 	var err error
 	if file.Framing, err = r.c.unpacker.framingOf(f); err != nil {

@@ -37,9 +37,6 @@ type verdict struct {
 // f yet. The result done is false if f is a new file. If done is true, read reports whether f
 // continues a known file and can be read now. If read is false, f is looked at again later.
 func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
-	if k.c.handles.keep != nil {
-		return false, false // no nested comparison
-	}
 	k.c.handles.keep = f
 	defer func() { k.c.handles.keep = nil }()
 	v := verdict{}

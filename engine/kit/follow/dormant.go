@@ -244,7 +244,8 @@ func (z *dormant) retireIdle() {
 
 // isIdle reports whether a growing file is listed, closed and completely read.
 func (z *dormant) isIdle(f *file) bool {
-	if f.state != listed || f.entry == nil || f.handle != nil || f.view != nil || f.trouble != nil || f.dir == nil {
+	if f.state != listed || f.entry == nil || f.handle != nil || f.view != nil || f.trouble != nil ||
+		f.dir == nil {
 		return false
 	}
 	return z.c.table.has(f) && z.c.table.byLabel[f.label] == f && f.entry.file == f &&

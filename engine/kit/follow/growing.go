@@ -286,9 +286,6 @@ func (g *growing) grew(cur *cursor) {
 
 func (g *growing) sealed(cur *cursor) {
 	f, c := cur.f, g.c
-	if !f.isUnlisted() {
-		return
-	}
 	cur.r.awaitDone(cur)
 	if !f.all((*cursor).isSealed) {
 		return

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"errors"
 	"io"
 	"slices"
 	"time"
@@ -182,22 +181,15 @@ func (cur *cursor) verifiedLater(end ending) bool {
 func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.Result, bool) {
 	c, f := cur.r.c, cur.f
 	before, saved, data := cur.pos, cur.r.filler.Save(b), len(b.Data)
-	var behind []byte
-	if later && cur.left() <= atOnce && len(cur.pos.Above) == 0 {
-		behind = cur.note.suffix
-	}
-	res, err := cur.fillFrom(b, end, behind)
+	res, err := cur.fillFrom(b, end)
 	switch {
-	case errors.Is(err, lines.ErrOther):
-		cur.distrust()
-		return res, false
 	case err != nil:
 		c.handles.unreadNow(f, err)
 		return res, false
 	case res == lines.NoRoom:
 		return res, true
 	case c.strategy.grows() && cur.pos.Next > before.Next &&
-		!cur.verifyRead(b.Data[data:], before.Next, behind != nil):
+		!cur.verifyRead(b.Data[data:], before.Next):
 		cur.r.filler.Restore(b, saved)
 		cur.pos = before
 		cur.distrust()
@@ -208,17 +200,10 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 	return res, true
 }
 
-// atOnce is the maximum number of unread bytes that are read by one system call together with the
-// delivered bytes before them. A larger read takes so long that the file may be emptied and
-// rewritten meanwhile. After a larger read, a second call therefore verifies the delivered bytes.
-// This call takes little time compared with the read.
-const atOnce = 64 << 10
-
 // verifyRead reports whether the file still has the data that was delivered before the last Fill,
-// up to a given position (before). If not, the file was rewritten while Fill read it. seen reports
-// whether Fill has already compared the bytes just before that position. Then only the head (the
-// first bytes of the file) remains to be verified. data are the bytes that Fill has added.
-func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
+// up to a given position (before). If not, the file was rewritten while Fill read it. data are the
+// bytes that Fill has added.
+func (cur *cursor) verifyRead(data []byte, before int64) bool {
 	c, f := cur.r.c, cur.f
 	fingerprint := cur.note.fingerprint
 	switch {
@@ -230,9 +215,6 @@ func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
 	head := c.head[:fingerprint.Head]
 	if err := f.readFull(head, 0); err != nil {
 		return false
-	}
-	if seen {
-		return fingerprint.FitsHead(head)
 	}
 	return c.copies.fits(f, fingerprint, head)
 }

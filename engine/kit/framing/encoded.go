@@ -247,7 +247,7 @@ func (o Options) In(t Text,
 		marked[c] = &of
 	}
 	return marked[utf16BE], func(head []byte) lines.Framing {
-		return marked[utf16Mark.of(head)]
+		return marked[utf16Of(head)]
 	}, nil
 }
 

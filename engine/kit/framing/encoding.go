@@ -29,13 +29,10 @@ var charsets = map[string]charset{
 // wide reports whether the encoding is UTF-16, in which characters consist of two-byte units.
 func (c charset) wide() bool { return c == utf16LE || c == utf16BE || c == utf16Mark }
 
-// of returns the charset of a file that begins with head. UTF-16 without a byte order mark is
-// big-endian (RFC 2781, 4.3).
-func (c charset) of(head []byte) charset {
-	switch {
-	case c != utf16Mark:
-		return c
-	case bytes.HasPrefix(head, []byte{0xff, 0xfe}):
+// utf16Of returns the charset of a UTF-16 file that begins with head. UTF-16 without a byte order
+// mark is big-endian (RFC 2781, 4.3).
+func utf16Of(head []byte) charset {
+	if bytes.HasPrefix(head, []byte{0xff, 0xfe}) {
 		return utf16LE
 	}
 	return utf16BE

@@ -38,8 +38,6 @@
 package lines
 
 import (
-	"bytes"
-	"errors"
 	"io"
 	"slices"
 
@@ -112,18 +110,7 @@ type File struct {
 	// Growing allows this file to be added to a batch with other files although it is not sealed,
 	// if all its available bytes fit.
 	Growing bool
-	// Before has at most MaxBefore bytes, which must be in the file just before Cursor.Next. Fill
-	// reads these bytes together with the bytes after them. If the file contains other bytes there,
-	// Fill adds nothing and returns ErrOther. Nil means no check. Before must be nil if there is a
-	// framing, or if the cursor has settled ranges.
-	Before []byte
 }
-
-// MaxBefore bounds the length of File.Before.
-const MaxBefore = 64
-
-// ErrOther is returned by Fill if the file does not contain File.Before.
-var ErrOther = errors.New("the bytes before the position differ from those read earlier")
 
 // Result tells the caller of Fill how to continue.
 type Result uint8
@@ -162,7 +149,7 @@ type badRecord struct {
 // other files, Fill appends only a whole file, all available bytes of a file with Growing set, or
 // the seal of a file without further bytes.
 //
-// The error is ErrOther, a *TextError, the error of a read, or io.ErrUnexpectedEOF if f has fewer
+// The error is a *TextError, the error of a read, or io.ErrUnexpectedEOF if f has fewer
 // than Size bytes. After an error, b and c are unchanged.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	saved, before := l.Save(b), *c
@@ -278,7 +265,6 @@ func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 		if err != nil {
 			return false, err
 		}
-		f.Before = nil // they precede the bytes that were read first
 		if d.n > 0 {
 			add(b, c, f, int64(d.n), d.n, d.records, false)
 			b.Data = b.Data[:base+d.n]
@@ -383,9 +369,6 @@ func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error)
 		return have, nil
 	}
 	b.Data = b.Data[:base+want]
-	if have == 0 && len(f.Before) > 0 {
-		return want, f.readBehind(b.Data, base, off)
-	}
 	return want, ReadFull(f.ReaderAt, b.Data[base+have:], off+int64(have))
 }
 
@@ -400,40 +383,6 @@ func ReadFull(f io.ReaderAt, buf []byte, off int64) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// readBehind fills data[base:] with the bytes of the file at the offset off. It also compares the
-// bytes of the file before this offset with f.Before. One system call reads both parts. For this,
-// readBehind overwrites the last bytes of data[:base] and then restores them. If data[:base] is too
-// short for this, a second call reads the part before off.
-func (f *File) readBehind(data []byte, base int, off int64) error {
-	n := len(f.Before)
-	if base < n {
-		if err := ReadFull(f.ReaderAt, data[base:], off); err != nil {
-			return err
-		}
-		before := make([]byte, n)
-		if err := ReadFull(f.ReaderAt, before, off-int64(n)); err != nil {
-			return err
-		}
-		return f.behind(before)
-	}
-	var kept [MaxBefore]byte
-	place := data[base-n : base]
-	copy(kept[:], place)
-	err := ReadFull(f.ReaderAt, data[base-n:], off-int64(n))
-	if err == nil {
-		err = f.behind(place)
-	}
-	copy(place, kept[:])
-	return err
-}
-
-func (f *File) behind(before []byte) error {
-	if !bytes.Equal(before, f.Before) {
-		return ErrOther
-	}
-	return nil
 }
 
 // add counts the next bytes of f as read; size is their number. In b.Data they are represented by

@@ -186,9 +186,10 @@ func (f *File) Consumed() int64 {
 }
 
 // ReadAt reads bytes of the decompressed stream. If off is before the window, decompression starts
-// again at the start of the last member if this is at or before off, and otherwise at the beginning.
-// The first headSize bytes are kept in addition to the window. At the end of the stream, ReadAt returns io.EOF, even if Err returns a
-// fault of the data. If reading the input has failed, ReadAt returns this error.
+// again at the start of the last member if this is at or before off, and otherwise at the
+// beginning. The first headSize bytes are kept in addition to the window. At the end of the stream,
+// ReadAt returns io.EOF, even if Err returns a fault of the data. If reading the input has failed,
+// ReadAt returns this error.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if end := off + int64(len(p)); end <= int64(len(f.head)) {
 		return copy(p, f.head[off:]), nil
