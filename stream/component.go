@@ -125,6 +125,9 @@ type OptionError struct {
 	// suggested.
 	Word  string
 	Known []string
+	// Secret, if set, is a text of the option that must not be shown, such as a password in an
+	// option that is not secret.
+	Secret string
 }
 
 // OptionErrorf returns an [OptionError] for an option, with a formatted problem.

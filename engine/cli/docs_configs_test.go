@@ -14,7 +14,7 @@ import (
 var (
 	yamlBlock   = regexp.MustCompile("(?sm)^ *```yaml\n(.*?)^ *```")
 	topKey      = regexp.MustCompile(`(?m)^([a-z_]+):`)
-	secretFile  = regexp.MustCompile(`\$\{file:[^}]*\}`)
+	secretFile  = regexp.MustCompile(`\$\{file:([^}]*)\}`)
 	authority   = regexp.MustCompile(`(?m)^ *tls: \{ ca:.*\n`)
 	certificate = regexp.MustCompile(`tls: \{ cert:.*`)
 )
@@ -88,7 +88,7 @@ func wholeConfig(part string) (string, bool) {
 
 // withoutFiles replaces the parts of a config that read files.
 func withoutFiles(part string) string {
-	part = secretFile.ReplaceAllString(part, "text-of-the-file")
+	part = secretFile.ReplaceAllString(part, "text-of-$1")
 	part = authority.ReplaceAllString(part, "")
 	return certificate.ReplaceAllString(part, "insecure: true")
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"path/filepath"
@@ -266,7 +267,8 @@ func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {
 		l.fail(key, "%s has no option %q; it has no options", of, key.Value)
 		return
 	}
-	l.fail(key, "%s has no option %q", of, key.Value).Hint = didYouMean(key.Value, keys)
+	e := l.fail(key, "%s has no option %q", of, key.Value)
+	e.Hint = cmp.Or(misplaced(key.Value, keys), didYouMean(key.Value, keys))
 }
 
 func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -175,7 +176,8 @@ func (l *loader) keys(n *yaml.Node, of string,
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}
 	for key, value := range entries(n) {
 		if !slices.Contains(known, key.Value) {
-			l.fail(key, "%s has no key %q", of, key.Value).Hint = didYouMean(key.Value, known)
+			e := l.fail(key, "%s has no key %q", of, key.Value)
+			e.Hint = cmp.Or(misplaced(key.Value, known), didYouMean(key.Value, known))
 			meant[Nearest(key.Value, known)] = true
 			continue
 		}

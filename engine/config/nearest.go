@@ -67,6 +67,15 @@ func didYouMean(word string, names []string) string {
 	return "there is: " + strings.Join(sorted, ", ")
 }
 
+// misplaced returns a hint for a key of a pipeline that stands elsewhere. It returns "" for any
+// other key, and for a key that resembles one of the known keys.
+func misplaced(key string, known []string) string {
+	if !slices.Contains(pipelineKeys, key) || Nearest(key, known) != "" {
+		return ""
+	}
+	return fmt.Sprintf("%s is a key of a pipeline; write it below pipelines: NAME:", key)
+}
+
 // list joins names with commas and an "and".
 func list(names []string) string { return joinWith(names, "and") }
 

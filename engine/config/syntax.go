@@ -177,7 +177,10 @@ func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 		return
 	}
 	e := d.fail(n, "` #` starts a comment in YAML, so the value is only %s", quoted(n.Value))
-	e.Hint = "write " + quoted(whole) + ", or put the comment on a separate line"
+	e.Hint = "put the comment on a separate line"
+	if unbalanced(n.Value) {
+		e.Hint = "write " + quoted(whole) + ", or put the comment on a separate line"
+	}
 }
 
 // bareValue matches an unquoted variable such as ${NAME} within brackets. YAML would read its brace

@@ -73,15 +73,16 @@ func (o *Options) Validate() error {
 func parse(text string) (*mysql.Config, error) {
 	if text == "" {
 		return nil, errors.New("missing: the database, " +
-			"such as user:password@tcp(host:3306)/database")
+			"such as tcp(host:3306)/database, with user:password and an @ before it")
 	}
 	c, err := mysql.ParseDSN(text)
 	if err != nil {
-		return nil, errors.New("it is not an address; write user:password@tcp(host:3306)/database")
+		return nil, errors.New("it is not an address; write tcp(host:3306)/database, " +
+			"with user:password and an @ before it")
 	}
 	if c.DBName == "" {
 		return nil, errors.New("it has no database; append it after the slash: " +
-			"user:password@tcp(host:3306)/database")
+			"tcp(host:3306)/database")
 	}
 	return c, nil
 }

@@ -224,7 +224,7 @@ func TestOptions(t *testing.T) {
 	for _, c := range []struct{ url, want string }{
 		{"", "url: missing: the database"},
 		{"mysql://root:secret@localhost/test",
-			"it is not an address; write user:password@tcp(host:3306)/database"},
+			"it is not an address; write tcp(host:3306)/database"},
 		{"root:secret@tcp(localhost:3306)/", "it has no database"},
 	} {
 		o := mysql.DefaultOptions()

@@ -58,19 +58,20 @@ func (o *Options) Validate() error {
 func checkURL(text string) error {
 	if text == "" {
 		return stream.OptionErrorf("url", "missing: the database, such as "+
-			"postgres://user@host:5432/database")
+			"postgres://host:5432/database, with user:password and an @ before host")
 	}
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "=") {
 			return nil // keywords and values: the driver parses them
 		}
 		return stream.OptionErrorf("url", "it is not a URL; write "+
-			"postgres://user@host:5432/database")
+			"postgres://host:5432/database, with user:password and an @ before host")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
 		return stream.OptionErrorf("url", "it is not a URL; write "+
-			"postgres://user@host:5432/database, and %%40 for an @ in the password")
+			"postgres://host:5432/database, with user:password and an @ before host, "+
+			"and %%40 for an @ in the password")
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return stream.OptionErrorf("url", "its scheme is %q; write postgres://", u.Scheme)

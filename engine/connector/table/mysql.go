@@ -27,8 +27,8 @@ type mysqlServer struct {
 func newMySQL(dsn string) (database, error) {
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return nil, errors.New("the address is not of the form " +
-			"user:password@tcp(host:port)/database")
+		return nil, errors.New("the address is not of the form tcp(host:port)/database, " +
+			"with user:password and an @ before it")
 	}
 	c.InterpolateParams, c.ParseTime, c.Logger = true, false, log.New(io.Discard, "", 0)
 	if c.Params == nil {

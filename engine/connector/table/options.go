@@ -130,7 +130,8 @@ func checkURL(text string) error {
 	if !strings.Contains(text, "://") && strings.Contains(text, "=") {
 		return nil // keywords and values, which the driver parses
 	}
-	return errors.New("it is not a URL of PostgreSQL; write postgres://user@host:5432/database")
+	return errors.New("it is not a URL of PostgreSQL; write postgres://host:5432/database, " +
+		"with user:password and an @ before host")
 }
 
 // Shape implements stream.Shaper. The fields are the columns of the tables, which are known only

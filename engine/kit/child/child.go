@@ -101,11 +101,12 @@ func (s Spec) Validate() error {
 	}
 	for i, name := range s.Env {
 		key := fmt.Sprintf("env[%d]", i)
-		bare, _, valued := strings.Cut(name, "=")
+		bare, value, valued := strings.Cut(name, "=")
 		switch {
 		case valued:
-			errs = append(errs, stream.OptionErrorf(key, "%s has a value; list only the name, "+
-				"and set the value in the environment of penstock", bare))
+			errs = append(errs, &stream.OptionError{Key: key, Secret: value,
+				Err: fmt.Errorf("%s has a value; list only the name, and set the value in the "+
+					"environment of penstock", bare)})
 		case name == "" || strings.ContainsRune(name, 0):
 			errs = append(errs, stream.OptionErrorf(key, "%q is not the name of a variable", name))
 		case slices.Contains(s.Env[:i], name):

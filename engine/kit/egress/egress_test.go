@@ -238,3 +238,17 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+// TestReasons checks that a refusal names the mistake in URLs that records often have.
+func TestReasons(t *testing.T) {
+	for raw, want := range map[string]string{
+		"":                         "it is empty",
+		"http://pay.example.com/":  "http: true in the option allow",
+		"ftp://pay.example.com/":   "the scheme is not https",
+		"https://a@shops.example/": "it holds a user",
+	} {
+		if _, _, err := shops.Check(raw); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", raw, err, want)
+		}
+	}
+}

@@ -69,6 +69,9 @@ const unparsed = "the URL"
 // Check parses a URL and checks it against the policy. It does not resolve the host name. It
 // returns the URL to request, and its host:port. Every error is a *RefusedError.
 func (p *Policy) Check(raw string) (*url.URL, string, error) {
+	if raw == "" {
+		return nil, "", &RefusedError{unparsed, "it is empty"}
+	}
 	if len(raw) > maxURL {
 		return nil, "", &RefusedError{unparsed, fmt.Sprintf("it is longer than %d bytes", maxURL)}
 	}
@@ -87,7 +90,7 @@ func (p *Policy) Check(raw string) (*url.URL, string, error) {
 	}
 	switch {
 	case u.Scheme == "http" && !p.HTTP:
-		return refuse("http:// needs http: true")
+		return refuse("http:// needs http: true in the option allow")
 	case u.Scheme != "https" && u.Scheme != "http", u.Opaque != "":
 		return refuse("the scheme is not https")
 	case u.User != nil:

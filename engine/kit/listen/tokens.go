@@ -3,7 +3,9 @@ package listen
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"maps"
 	nethttp "net/http"
+	"slices"
 	"strings"
 
 	"github.com/penstock-io/penstock/stream"
@@ -25,7 +27,14 @@ func CheckTokens(token string, tokens Tokens) error {
 		return stream.OptionErrorf("token", "has fewer than %d characters; write a longer one",
 			minToken)
 	}
-	for name, value := range tokens {
+	owner := map[string]string{} // by token
+	for _, name := range slices.Sorted(maps.Keys(tokens)) {
+		value := tokens[name]
+		if other, taken := owner[value]; taken {
+			return stream.OptionErrorf("tokens."+name, "is also the token of %s; give each client "+
+				"its own", other)
+		}
+		owner[value] = name
 		if len(value) < minToken {
 			return stream.OptionErrorf("tokens."+name, "has fewer than %d characters; write a "+
 				"longer one", minToken)
