@@ -150,10 +150,9 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 // openSink opens the sink for an audit. If the sink is not a stream.AuditedSink, openSink sets
 // SinkUnreadable in the report and returns a value of type unreadable.
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
-	u := r.o.Route.Sink
-	made, err := u.Component.New(u.Options, h)
+	made, err := pipeline.Construct[stream.Sink](r.o.Route.Sink, h)
 	if err != nil {
-		return nil, fmt.Errorf("sink %s: %w", u.Component.Name, err)
+		return nil, err
 	}
 	sink, ok := made.(stream.AuditedSink)
 	if !ok {
