@@ -117,7 +117,8 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	source := o.Pipeline.Source
 	again, ok := source.Options.(stream.Rereadable)
 	if !ok {
-		return report, &NotAuditedError{"source " + source.Component.Name + " cannot be read a second time"}
+		why := fmt.Sprintf("source %s cannot be read a second time", source.Component.Name)
+		return report, &NotAuditedError{why}
 	}
 	if r.reread, err = again.Reread(); err != nil {
 		return report, &NotAuditedError{err.Error()}

@@ -39,7 +39,8 @@ func (r *run) readSource(
 		return fmt.Errorf("source %s: %w", component.Name, err)
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
-	limits := stream.BatchLimits{Bytes: int(r.o.Route.Batch.Bytes), Records: r.o.Route.Batch.Records}
+	own := r.o.Route.Batch
+	limits := stream.BatchLimits{Bytes: int(own.Bytes), Records: own.Records}
 	for {
 		b := stream.NewBatch(limits)
 		end := reader.Read(ctx, b)
