@@ -236,7 +236,7 @@ func TestExplainProcess(t *testing.T) {
 		s.Judge()
 		return s
 	}
-	server, err := admin.Listen(admin.Options{Address: "127.0.0.1:0", Status: status,
+	server, err := admin.Listen(admin.Options{Address: "127.0.0.1:0", Status: status, Live: status,
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

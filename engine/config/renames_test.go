@@ -15,7 +15,8 @@ func TestRenames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for former, present := range renames {
-		if row := fmt.Sprintf("| `%s` | `%s` | config", former, present); !strings.Contains(string(page), row) {
+		row := fmt.Sprintf("| `%s` | `%s` | config", former, present)
+		if !strings.Contains(string(page), row) {
 			t.Errorf("docs/renames.md has no row %q", row)
 		}
 	}

@@ -113,7 +113,8 @@ func TestOptions(t *testing.T) {
 	}
 	for key, change := range map[string]func(*clickhouse.Options){
 		"endpoints": func(o *clickhouse.Options) {
-			o.Endpoints = append(o.Endpoints, httpsink.Endpoint{URL: "http://b/?wait_for_async_insert=0"})
+			other := httpsink.Endpoint{URL: "http://b/?wait_for_async_insert=0"}
+			o.Endpoints = append(o.Endpoints, other)
 		},
 		"table":                          func(o *clickhouse.Options) { o.Table = "" },
 		"format":                         func(o *clickhouse.Options) { o.Format = "Native" },

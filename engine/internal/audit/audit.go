@@ -117,7 +117,8 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	source := o.Pipeline.Source
 	again, ok := source.Options.(stream.Rereadable)
 	if !ok {
-		return report, &NotAuditedError{"source " + source.Component.Name + " cannot be read a second time"}
+		why := fmt.Sprintf("source %s cannot be read a second time", source.Component.Name)
+		return report, &NotAuditedError{why}
 	}
 	if r.reread, err = again.Reread(); err != nil {
 		return report, &NotAuditedError{err.Error()}
@@ -150,10 +151,9 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 // openSink opens the sink for an audit. If the sink is not a stream.AuditedSink, openSink sets
 // SinkUnreadable in the report and returns a value of type unreadable.
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
-	u := r.o.Route.Sink
-	made, err := u.Component.New(u.Options, h)
+	made, err := pipeline.Construct[stream.Sink](r.o.Route.Sink, h)
 	if err != nil {
-		return nil, fmt.Errorf("sink %s: %w", u.Component.Name, err)
+		return nil, err
 	}
 	sink, ok := made.(stream.AuditedSink)
 	if !ok {

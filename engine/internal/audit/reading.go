@@ -8,6 +8,8 @@ import (
 	"maps"
 	"math"
 
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/pipeline"
 	"github.com/penstock-io/penstock/engine/internal/trial"
 	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/stream"
@@ -21,13 +23,10 @@ func (r *run) readSource(
 	ctx context.Context, h *host, chain *trial.Chain, sink stream.Audit,
 ) (err error) {
 	component := r.o.Pipeline.Source.Component
-	made, err := component.New(r.reread.Options, h)
+	use := config.Use{Component: component, Options: r.reread.Options}
+	source, err := pipeline.Construct[stream.Source](use, h)
 	if err != nil {
-		return fmt.Errorf("source %s: %w", component.Name, err)
-	}
-	source, ok := made.(stream.Source)
-	if !ok {
-		return fmt.Errorf("source %s: constructor returned %T, want a source", component.Name, made)
+		return err
 	}
 	ctx, stop := h.start(ctx)
 	defer func() { err = errors.Join(err, stop()) }()
@@ -40,7 +39,8 @@ func (r *run) readSource(
 		return fmt.Errorf("source %s: %w", component.Name, err)
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
-	limits := stream.BatchLimits{Bytes: int(r.o.Route.Batch.Bytes), Records: r.o.Route.Batch.Records}
+	own := r.o.Route.Batch
+	limits := stream.BatchLimits{Bytes: int(own.Bytes), Records: own.Records}
 	for {
 		b := stream.NewBatch(limits)
 		end := reader.Read(ctx, b)

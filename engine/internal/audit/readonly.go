@@ -33,10 +33,14 @@ type readOnlyDir struct{ vfs.Dir }
 func refused(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: errReadOnly} }
 
 // OpenDir implements vfs.Dir.
-func (d *readOnlyDir) OpenDir(name string) (vfs.Dir, error) { return readOnlyOf(d.Dir.OpenDir(name)) }
+func (d *readOnlyDir) OpenDir(name string) (vfs.Dir, error) {
+	return readOnlyOf(d.Dir.OpenDir(name))
+}
 
 // MakeDir implements vfs.Dir. It does not create a missing directory.
-func (d *readOnlyDir) MakeDir(name string, _ fs.FileMode) (vfs.Dir, error) { return d.OpenDir(name) }
+func (d *readOnlyDir) MakeDir(name string, _ fs.FileMode) (vfs.Dir, error) {
+	return d.OpenDir(name)
+}
 
 // OpenFile implements vfs.Dir.
 func (d *readOnlyDir) OpenFile(name string, flag int, _ fs.FileMode) (vfs.File, error) {
@@ -47,7 +51,9 @@ func (d *readOnlyDir) OpenFile(name string, flag int, _ fs.FileMode) (vfs.File, 
 }
 
 // Rename implements vfs.Dir.
-func (d *readOnlyDir) Rename(name string, _ vfs.Dir, _ string) error { return refused("rename", name) }
+func (d *readOnlyDir) Rename(name string, _ vfs.Dir, _ string) error {
+	return refused("rename", name)
+}
 
 // RenameNew implements vfs.Dir.
 func (d *readOnlyDir) RenameNew(name string, _ vfs.Dir, _ string) error {

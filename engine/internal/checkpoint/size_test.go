@@ -12,6 +12,13 @@ import (
 
 const manyMarks = 100_000
 
+// Size returns an upper bound of the size that a snapshot would have, and the size of the log.
+func (s *Store) Size() (live, file int64) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.st.live, s.size
+}
+
 // manyFiles returns marks like those of spool_dir. The id of such a mark consists of device, inode,
 // birth time and a fingerprint, and its name is a path.
 func manyFiles(n int) []stream.Mark {

@@ -306,13 +306,6 @@ func (s *Store) bound() int64 {
 
 func (s *Store) path() string { return filepath.Join(s.dir.Path(), Name) }
 
-// Size returns an upper bound of the size that a snapshot would have, and the size of the log.
-func (s *Store) Size() (live, file int64) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	return s.st.live, s.size
-}
-
 // Close closes the file without a Sync. It may be called again.
 func (s *Store) Close() error {
 	s.syncing.Lock()

@@ -25,7 +25,6 @@ type Bucket struct {
 	open  func(key string) Register
 	close func()
 	log   *slog.Logger
-	times Times
 	clock func() time.Duration
 
 	mu      sync.Mutex // guards the lease holders
@@ -84,8 +83,7 @@ func keyName(name string) string {
 // this call, Own renews the pipeline's lease. If the lease is lost, Own waits again, and then calls
 // the function again. See [LeaseHolder.Run].
 func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
-	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock,
-		b.log)
+	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner), b.clock, b.log)
 	b.mu.Lock()
 	if old := b.holders[pipeline]; old != nil {
 		v := old.View()

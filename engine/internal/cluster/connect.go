@@ -20,7 +20,7 @@ import (
 
 const (
 	// requestTimeout is the timeout of a request. An owner must stop working when its last
-	// successful renewal is 6 s old (Times.Stop). The timeout is short, so that the owner can renew
+	// successful renewal is 6 s old (times.stop). The timeout is short, so that the owner can renew
 	// within these 6 s even if several responses are lost.
 	requestTimeout = 1500 * time.Millisecond
 

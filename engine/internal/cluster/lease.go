@@ -4,24 +4,14 @@ package cluster
 
 import "time"
 
-// Times are the intervals of a lease. Zero fields mean the defaults.
-type Times struct {
-	Renew  time.Duration // interval of renewals (by the owner) and reads (by others); 0 means 1s
-	Expire time.Duration // time without a renewal until another process takes over; 0 means 8s
-	Stop   time.Duration // time after its last renewal at which the owner stops working; 0 means 6s
+// times are the intervals of a lease.
+type times struct {
+	renew  time.Duration // interval of renewals (by the owner) and reads (by others)
+	expire time.Duration // time without a renewal until another process takes over
+	stop   time.Duration // time after its last renewal at which the owner stops working
 }
 
-func (t Times) withDefaults() Times {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d == 0 {
-			*d = to
-		}
-	}
-	set(&t.Renew, time.Second)
-	set(&t.Expire, 8*time.Second)
-	set(&t.Stop, 6*time.Second)
-	return t
-}
+var defaultTimes = times{renew: time.Second, expire: 8 * time.Second, stop: 6 * time.Second}
 
 // Value is the value that the owner of a lease stores under its key.
 type Value struct {
@@ -76,7 +66,7 @@ const (
 //	    │                                           ▼               ▼
 //	    └──── not owned by this process ──────── checking ──owned by this one──▶ owning
 //
-// In the phase owning, the last successful renewal may be older than Times.Stop. The process must
+// In the phase owning, the last successful renewal may be older than times.stop. The process must
 // then not act as the owner. But it continues to renew: if no other process has taken the lease, a
 // renewal still succeeds.
 type phase uint8
@@ -93,7 +83,7 @@ const (
 // system is suspended. A Lease is not safe for concurrent use.
 type Lease struct {
 	owner string
-	times Times
+	times times
 	phase phase
 	at    time.Duration // time of the next request
 	sent  time.Duration // time of the last request
@@ -119,18 +109,16 @@ type Lease struct {
 // NewLease returns a lease whose owner is not known yet. The argument owner names this process. It
 // must be different for each start of the process: otherwise a restarted process would take the
 // lease of its predecessor for its own.
-func NewLease(owner string, t Times) *Lease {
-	return &Lease{owner: owner, times: t.withDefaults()}
-}
+func NewLease(owner string) *Lease { return &Lease{owner: owner, times: defaultTimes} }
 
 // Owns reports whether the process may act as the owner at the time now.
 func (l *Lease) Owns(now time.Duration) bool {
-	return l.valid && now-l.renewed < l.times.Stop
+	return l.valid && now-l.renewed < l.times.stop
 }
 
 // OwnedUntil returns the time at which the process must stop acting as the owner if no renewal
 // succeeds before. It returns false if the process does not own the lease.
-func (l *Lease) OwnedUntil() (time.Duration, bool) { return l.renewed + l.times.Stop, l.valid }
+func (l *Lease) OwnedUntil() (time.Duration, bool) { return l.renewed + l.times.stop, l.valid }
 
 // Renewed returns the time at which the last successful renewal was sent. It returns false if the
 // process does not own the lease.
@@ -157,14 +145,14 @@ func (l *Lease) Next(now time.Duration) Command {
 	if now < l.at {
 		return Command{Kind: Wait, At: l.at}
 	}
-	l.sent, l.at = now, now+l.times.Renew
+	l.sent, l.at = now, now+l.times.renew
 	switch {
 	case l.phase == owning:
 		return l.write(Update)
 	case l.phase == watching && l.seen && !l.found:
 		l.phase = taking
 		return l.write(Create)
-	case l.phase == watching && l.seen && (l.givenBack || l.unchanged >= l.times.Expire):
+	case l.phase == watching && l.seen && (l.givenBack || l.unchanged >= l.times.expire):
 		l.phase = taking
 		return l.write(Update)
 	}
@@ -221,7 +209,7 @@ func (l *Lease) adopt(e Entry) {
 	l.valid, l.renewed = true, l.attempt
 }
 
-// maxCounted bounds the time that watch counts between two reads, as a multiple of Times.Renew. If
+// maxCounted bounds the time that watch counts between two reads, as a multiple of times.renew. If
 // more time has passed, this process was suspended, and cannot know whether the owner was able to
 // renew meanwhile. So watch does not count the excess.
 const maxCounted = 2
@@ -236,16 +224,16 @@ func (l *Lease) watch(now time.Duration, e Entry) {
 	case !same:
 		l.unchanged = 0
 	case l.counts:
-		l.unchanged += max(0, min(l.sent-l.answered, maxCounted*l.times.Renew))
+		l.unchanged += max(0, min(l.sent-l.answered, maxCounted*l.times.renew))
 	}
 	l.phase, l.valid = watching, false
 	l.seen, l.found, l.revision, l.held = true, e.Found, e.Revision, e.Value
 	l.givenBack = e.Found && e.Value.Owner == ""
 	l.counts, l.answered = true, now
-	if l.givenBack || !e.Found || l.unchanged >= l.times.Expire {
+	if l.givenBack || !e.Found || l.unchanged >= l.times.expire {
 		l.at = l.sent // take over immediately
 	} else {
-		l.at = min(l.at, now+l.times.Expire-l.unchanged)
+		l.at = min(l.at, now+l.times.expire-l.unchanged)
 	}
 }
 

@@ -83,7 +83,7 @@ func (o *owners) owner() string {
 }
 
 // quick are short periods for tests.
-var quick = Times{Renew: 250 * time.Millisecond, Expire: 4 * time.Second, Stop: 3 * time.Second}
+var quick = times{renew: 250 * time.Millisecond, expire: 4 * time.Second, stop: 3 * time.Second}
 
 func (b *bucket) start(name string, o *owners) *process {
 	b.t.Helper()
@@ -101,7 +101,9 @@ func (b *bucket) start(name string, o *owners) *process {
 	}
 	log := slog.New(slog.NewTextHandler(b.t.Output(), nil))
 	r := &natsRegister{&link{session: &session{conn: conn, js: js, kv: kv}}, "pipeline"}
-	k := newLeaseHolder(r, "pipeline", NewLease(name, quick), clock, log)
+	l := NewLease(name)
+	l.times = quick
+	k := newLeaseHolder(r, "pipeline", l, clock, log)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
 	p := &process{conn: conn, stop: cancel, ended: make(chan error, 1)}
 	go func() {

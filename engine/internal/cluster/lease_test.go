@@ -64,7 +64,7 @@ func newFixture(t *testing.T, seed uint64, peers int) *fixture {
 	w := &fixture{t: t, rnd: rand.New(rand.NewPCG(seed, 1))}
 	for i := range peers {
 		w.peers = append(w.peers, &peer{
-			l: NewLease(fmt.Sprint("p", i), Times{}), clock: 0.97 + 0.06*w.rnd.Float64(),
+			l: NewLease(fmt.Sprint("p", i)), clock: 0.97 + 0.06*w.rnd.Float64(),
 		})
 	}
 	return w
@@ -168,7 +168,7 @@ func TestLeaseModel(t *testing.T) {
 			case 0:
 				p.suspended = w.now + time.Duration(w.rnd.IntN(20_000))*time.Millisecond
 			case 1:
-				*p = peer{l: NewLease(fmt.Sprint("restarted", w.now, round), Times{}), clock: p.clock} // kill, restart
+				*p = peer{l: NewLease(fmt.Sprint("restarted", w.now, round)), clock: p.clock} // kill, restart
 			case 2:
 				w.store.down = true
 			case 3, 4, 5:
@@ -260,7 +260,7 @@ func TestLeaseRelease(t *testing.T) {
 func TestLeaseTable(t *testing.T) {
 	s := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 	other := Entry{Found: true, Revision: 7, Value: Value{Owner: "b", Epoch: 3, Count: 9}}
-	l := NewLease("a", Times{})
+	l := NewLease("a")
 	if c := l.Next(0); c.Kind != Read {
 		t.Fatalf("the first command is %v", c)
 	}

@@ -143,7 +143,7 @@ func (h *history) run(s *memBucket, name string) *engine {
 		defer s.mu.Unlock()
 		return e.cut
 	}
-	k := newLeaseHolder(wire{s, "lease.p", cut}, "p", NewLease(name, Times{}),
+	k := newLeaseHolder(wire{s, "lease.p", cut}, "p", NewLease(name),
 		func() time.Duration { return time.Since(h.start) }, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	e.stop = cancel
@@ -240,7 +240,7 @@ func TestBucketDown(t *testing.T) {
 func startHolder(t *testing.T, s *memBucket, log io.Writer,
 	suspended func() time.Duration) (k *LeaseHolder, stop func()) {
 	start := time.Now()
-	k = newLeaseHolder(wire{s, "lease.p", always(false)}, "p", NewLease("a", Times{}),
+	k = newLeaseHolder(wire{s, "lease.p", always(false)}, "p", NewLease("a"),
 		func() time.Duration { return time.Since(start) + suspended() },
 		slog.New(slog.NewTextHandler(log, nil)))
 	ctx, cancel := context.WithCancel(t.Context())

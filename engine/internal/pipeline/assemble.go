@@ -41,7 +41,7 @@ func newPipe(c config.Pipeline, o Options) (*pipe, error) {
 // services of the engine, such as the log and the file system.
 func (p *pipe) renew() error {
 	h := newSourceHost(p)
-	made, err := construct[stream.Source](p.cfg.Source, h)
+	made, err := Construct[stream.Source](p.cfg.Source, h)
 	if err != nil {
 		return err
 	}
@@ -54,9 +54,9 @@ func (p *pipe) renew() error {
 	return nil
 }
 
-// construct creates the source, sink or processor that u names, and checks that it implements the
+// Construct creates the source, sink or processor that u names, and checks that it implements the
 // interface T.
-func construct[T any](u config.Use, h stream.Host) (T, error) {
+func Construct[T any](u config.Use, h stream.Host) (T, error) {
 	v, err := u.Component.New(u.Options, h)
 	if err != nil {
 		var none T
@@ -124,7 +124,7 @@ func newRoute(s *slot) (*route, error) {
 	r.sender.broken = r.sourceFailed
 	r.saver.idle, r.saver.saved = r.reader.idle, r.sender.saved
 	for _, use := range c.Processors { // this reports invalid options before anything starts
-		if _, err := construct[stream.Processor](use, r.host); err != nil {
+		if _, err := Construct[stream.Processor](use, r.host); err != nil {
 			return nil, err
 		}
 	}
@@ -148,7 +148,7 @@ func (r *route) makeParking() error {
 // makeSink creates the sink. Usually the source stores the positions of partitions that a broker
 // assigns. If the sink stores them instead (stream.SourceBoundSink), bound is true.
 func (r *route) makeSink() (bound bool, err error) {
-	if r.sink, err = construct[stream.Sink](r.cfg.Sink, r.host); err != nil {
+	if r.sink, err = Construct[stream.Sink](r.cfg.Sink, r.host); err != nil {
 		return false, err
 	}
 	sink, ok := r.sink.(stream.SourceBoundSink)

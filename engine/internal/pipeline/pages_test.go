@@ -16,9 +16,9 @@ import (
 // TestAdminStartsAgain closes the listener of the admin pages, and checks that they are served
 // again at the same address.
 func TestAdminStartsAgain(t *testing.T) {
+	ready := func() status.Status { return status.Status{Version: 1, Ready: true} }
 	p := &pages{o: admin.Options{
-		Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
-		Status: func() status.Status { return status.Status{Version: 1, Ready: true} },
+		Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), Status: ready, Live: ready,
 	}}
 	server, err := admin.Listen(p.o)
 	if err != nil {

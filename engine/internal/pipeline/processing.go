@@ -118,7 +118,7 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 	p := &processor{r: r, name: name, idle: idle, current: current}
 	defer current.Store(nil)
 	for i, use := range r.cfg.Processors {
-		instance, err := construct[stream.Processor](use, r.host.scoped(scope))
+		instance, err := Construct[stream.Processor](use, r.host.scoped(scope))
 		if err != nil {
 			return errors.Join(supervise.ErrEscalate, err)
 		}

@@ -51,7 +51,7 @@ func replayOf(p config.Pipeline, r config.Route, filter deadletter.Filter) confi
 	p.Source = config.Use{Component: stream.Component{
 		Role: stream.SourceRole, Name: replaySource,
 		New: func(_ any, h stream.Host) (any, error) {
-			source, err := construct[stream.Source](own, h)
+			source, err := Construct[stream.Source](own, h)
 			if err != nil {
 				return nil, err
 			}

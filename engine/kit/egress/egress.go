@@ -60,9 +60,8 @@ func (d *Dialer) check(address string) error {
 // TransportOptions are the options of a transport.
 type TransportOptions struct {
 	TLS             *tls.Config
-	IdleConnections int           // total; the least recently used is closed first; zero means 1000
-	IdleTimeout     time.Duration // zero means 90s
-	HeaderBytes     int64         // size of a response's header; zero means 64 KiB
+	IdleConnections int   // total; the least recently used is closed first; zero means 1000
+	HeaderBytes     int64 // size of a response's header; zero means 64 KiB
 }
 
 // An HTTP/2 connection without received frames for the time silence is tested with a ping, and is
@@ -73,13 +72,13 @@ const (
 	pingTimeout = 10 * time.Second
 )
 
+// idleTimeout is the time after which an unused connection is closed.
+const idleTimeout = 90 * time.Second
+
 // NewTransport returns a transport that connects with d.
 func NewTransport(d *Dialer, o TransportOptions) *http.Transport {
 	if o.IdleConnections <= 0 {
 		o.IdleConnections = 1000
-	}
-	if o.IdleTimeout <= 0 {
-		o.IdleTimeout = 90 * time.Second
 	}
 	if o.HeaderBytes <= 0 {
 		o.HeaderBytes = 64 << 10
@@ -87,7 +86,7 @@ func NewTransport(d *Dialer, o TransportOptions) *http.Transport {
 	return &http.Transport{
 		HTTP2:       &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pingTimeout},
 		DialContext: d.DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: d.Timeout, ForceAttemptHTTP2: true,
-		MaxIdleConns: o.IdleConnections, MaxIdleConnsPerHost: 8, IdleConnTimeout: o.IdleTimeout,
+		MaxIdleConns: o.IdleConnections, MaxIdleConnsPerHost: 8, IdleConnTimeout: idleTimeout,
 		MaxResponseHeaderBytes: o.HeaderBytes,
 		DisableCompression:     true,
 	}

@@ -173,12 +173,3 @@ func (p *statements) within(ctx context.Context, tx *sql.Tx) *statements {
 	}
 	return &out
 }
-
-func (l statementList) close() (err error) {
-	for _, s := range l {
-		if *s.to != nil {
-			err = errors.Join(err, (*s.to).Close())
-		}
-	}
-	return err
-}

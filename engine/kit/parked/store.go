@@ -215,12 +215,7 @@ func (s *Store) upgrade(ctx context.Context) error {
 }
 
 // Close closes the file. No other method may be running. It may be called twice.
-func (s *Store) Close() error {
-	return errors.Join(s.stmt.all().close(), s.reads.all().close(), s.write.Close(), s.read.Close())
-}
-
-// Path returns the path of the file.
-func (s *Store) Path() string { return s.o.Path }
+func (s *Store) Close() error { return errors.Join(s.write.Close(), s.read.Close()) }
 
 // Totals reads the counts of the deliveries by state from the file. They include changes by other
 // processes.

@@ -310,7 +310,7 @@ func (b *Bolt) take(m Message) error {
 	case "metrics":
 		// There is one counter for all metrics, because their names come from the child and are
 		// unbounded.
-		b.count("bolt_metrics", 1)
+		b.o.Count("bolt_metrics", 1)
 	default:
 		return fmt.Errorf("it has said command %q; "+
 			"a bolt says emit, ack, fail, log, error, metrics and sync", m.Command)
@@ -333,12 +333,6 @@ func levelOf(n *json.Number) slog.Level {
 func RegisterCounters(count func(name string, n int64)) {
 	for _, name := range []string{"bolt_metrics", "tuples_emitted", "tuples_emitted_of_nothing"} {
 		count(name, 0)
-	}
-}
-
-func (b *Bolt) count(name string, n int64) {
-	if b.o.Count != nil {
-		b.o.Count(name, n)
 	}
 }
 
@@ -369,7 +363,7 @@ func (b *Bolt) answerLocked(m Message) error {
 }
 
 func (b *Bolt) emitLocked(m Message) error {
-	b.count("tuples_emitted", 1)
+	b.o.Count("tuples_emitted", 1)
 	if m.NeedsTaskIDs() {
 		if b.waiting++; b.waiting > maxWaiting {
 			return errors.New("it emits and does not read the answers")
@@ -386,7 +380,7 @@ func (b *Bolt) emitLocked(m Message) error {
 	}
 	if of == nil {
 		if len(b.oldest) == 0 {
-			b.count("tuples_emitted_of_nothing", 1)
+			b.o.Count("tuples_emitted_of_nothing", 1)
 			return nil
 		}
 		of = b.oldest[0]
@@ -473,16 +467,8 @@ func (r *Reader) Next() ([]byte, error) {
 				return nil, io.EOF
 			}
 		}
-		if line := text[from:]; len(line) <= len("end\r\n") && string(trimEnd(line)) == "end" {
+		if line := text[from:]; string(line) == "end\n" || string(line) == "end\r\n" {
 			return text[:from], nil
 		}
 	}
-}
-
-func trimEnd(line []byte) []byte {
-	line = line[:len(line)-1]
-	if n := len(line); n > 0 && line[n-1] == '\r' {
-		line = line[:n-1]
-	}
-	return line
 }

@@ -57,6 +57,9 @@ func newConversation(t *testing.T, o multilang.Options) *conversation {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Count == nil {
+		o.Count = func(string, int64) {}
+	}
 	c := &conversation{t: t, served: make(chan error, 1)}
 	c.theirs.out, c.out = io.Pipe()
 	c.in, c.theirs.in = io.Pipe()

@@ -1,0 +1,4 @@
+package parked
+
+// Path returns the path of the file.
+func (s *Store) Path() string { return s.o.Path }
