@@ -3,7 +3,6 @@ package mysql
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
@@ -43,10 +42,8 @@ func literal(c *sqltable.Column, cell []byte) any {
 	case c.Type == sqltable.Bool && cell[0] == 'f':
 		return false
 	case c.Type == sqltable.Bytes:
-		if digits, ok := bytes.CutPrefix(cell, byteMark); ok {
-			if raw, err := hex.AppendDecode([]byte{}, digits); err == nil {
-				return raw
-			}
+		if raw, ok := sqltable.HexBytes(cell); ok {
+			return raw
 		}
 		return bytes.Clone(cell)
 	case c.Type == sqltable.Other && isMoment(c.Decl):

@@ -96,8 +96,6 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	return head, " ON DUPLICATE KEY UPDATE " + strings.Join(set, ",")
 }
 
-var byteMark = []byte(`\x`)
-
 // appendLiteral appends a cell as a SQL literal, for a sql_mode in which a backslash is an ordinary
 // character. Numbers with a point or an exponent are written as texts, which the server converts to
 // the type of the column. If they were written as numeric literals, the server would first convert
@@ -109,8 +107,8 @@ func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	case c.Type == sqltable.Integer, c.Type == sqltable.Bool:
 		return append(dst, cell...) // checked by sqltable: digits, true or false
 	case c.Type == sqltable.Bytes:
-		if digits, ok := bytes.CutPrefix(cell, byteMark); ok && isHex(digits) {
-			return append(append(append(dst, "x'"...), digits...), '\'')
+		if raw, ok := sqltable.HexBytes(cell); ok {
+			return append(hex.AppendEncode(append(dst, "x'"...), raw), '\'')
 		}
 		dst = append(dst, "_binary"...)
 	case c.Type == sqltable.Other && isMoment(c.Decl):
@@ -125,11 +123,6 @@ func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 		dst = append(append(dst, cell[:i]...), "''"...)
 		cell = cell[i+1:]
 	}
-}
-
-func isHex(digits []byte) bool {
-	_, err := hex.Decode(make([]byte, len(digits)/2), digits)
-	return err == nil
 }
 
 func isMoment(decl string) bool {

@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"strconv"
@@ -75,19 +76,13 @@ func appendNumeric(dst, text []byte) []byte {
 		sign, text = 0x4000, text[1:]
 	}
 	exponent := 0
-	for i, c := range text {
-		if c|0x20 == 'e' {
-			exponent, _ = strconv.Atoi(string(text[i+1:]))
-			text = text[:i]
-			break
-		}
+	if i := bytes.IndexAny(text, "eE"); i >= 0 {
+		exponent, _ = strconv.Atoi(string(text[i+1:]))
+		text = text[:i]
 	}
-	point := len(text) // number of digits before the point
-	for i, c := range text {
-		if c == '.' {
-			point = i
-			break
-		}
+	point := bytes.IndexByte(text, '.') // number of digits before the point
+	if point < 0 {
+		point = len(text)
 	}
 	digit := func(i int) byte { // digit i, not counting the point
 		if i >= point {

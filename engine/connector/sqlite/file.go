@@ -59,13 +59,19 @@ type server struct {
 
 // Connect implements sqlspan.Server. It opens the database file.
 func (s *server) Connect(context.Context) (*connection, error) {
-	c, err := connect(s.dsn)
-	if err == nil {
-		if c.file, err = os.Stat(s.path); err != nil {
-			err = errors.Join(err, c.close())
-		}
+	opened, err := new(sqlite.Driver).Open(s.dsn)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
 	}
-	return c, err
+	c := &connection{inserts: make(map[int]driver.StmtExecContext)}
+	c.BeginText = "BEGIN IMMEDIATE"
+	if c.Conn, err = sqldriver.Direct(opened); err != nil {
+		return nil, err
+	}
+	if c.file, err = os.Stat(s.path); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
 }
 
 // checkFile returns an error if the path no longer leads to the open file. SQLite itself would
@@ -108,21 +114,6 @@ type connection struct {
 	file    os.FileInfo                    // identifies the open file, see checkFile
 	inserts map[int]driver.StmtExecContext // by the number of rows
 	args    []driver.NamedValue            // arguments of one statement, reused
-}
-
-func connect(dsn string) (*connection, error) {
-	opened, err := new(sqlite.Driver).Open(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("opening the database: %w", err)
-	}
-	conn, err := sqldriver.Direct(opened)
-	if err != nil {
-		return nil, err
-	}
-	return &connection{
-		Direct:  sqlspan.Direct{Conn: conn, BeginText: "BEGIN IMMEDIATE"},
-		inserts: make(map[int]driver.StmtExecContext),
-	}, nil
 }
 
 // forever returns a context that never ends, for single statements. A canceled statement would

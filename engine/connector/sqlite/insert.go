@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"database/sql/driver"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -162,10 +161,8 @@ func value(t sqltable.Type, cell []byte) driver.Value {
 	case sqltable.Number:
 		return exact(cell)
 	case sqltable.Bytes:
-		if digits, ok := bytes.CutPrefix(cell, []byte(`\x`)); ok {
-			if raw, err := hex.AppendDecode([]byte{}, digits); err == nil {
-				return raw
-			}
+		if raw, ok := sqltable.HexBytes(cell); ok {
+			return raw
 		}
 	case sqltable.Bool:
 		return int64(len("false") - len(cell)) // 1 for true, 0 for false

@@ -4,6 +4,7 @@ package sqltable
 
 import (
 	"bytes"
+	"encoding/hex"
 	"strconv"
 
 	"github.com/penstock-io/penstock/stream"
@@ -11,10 +12,7 @@ import (
 
 // isInteger reports whether text is a 64-bit integer in decimal digits.
 func isInteger(text []byte) bool {
-	whole := text
-	if len(whole) > 0 && whole[0] == '-' {
-		whole = whole[1:]
-	}
+	whole := bytes.TrimPrefix(text, []byte("-"))
 	if n := len(whole); n == 0 || n > 19 || digits(whole) < n {
 		return false
 	} else if n < 19 {
@@ -67,6 +65,17 @@ func digits(text []byte) (n int) {
 		n++
 	}
 	return n
+}
+
+// HexBytes decodes the cell of a column of type [Bytes] that begins with \x and has two hexadecimal
+// digits for each byte. ok is false for any other cell, which is stored as its own bytes.
+func HexBytes(cell []byte) (raw []byte, ok bool) {
+	digits, ok := bytes.CutPrefix(cell, []byte(`\x`))
+	if !ok {
+		return nil, false
+	}
+	raw, err := hex.AppendDecode([]byte{}, digits)
+	return raw, err == nil
 }
 
 // fits reports whether a column of type t can store a non-null value.

@@ -23,15 +23,13 @@ func QuoteAll(names []string) string {
 }
 
 // CheckName returns an error if name cannot be a column name in the database.
-func (d *Dialect) CheckName(name string) error { return checkName(name, d.MaxName) }
-
-func checkName(name string, most int) error {
+func (d *Dialect) CheckName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("is empty; a name has at least one character")
-	case most > 0 && len(name) > most:
+	case d.MaxName > 0 && len(name) > d.MaxName:
 		return fmt.Errorf("has %d bytes, but the database allows names of at most %d",
-			len(name), most)
+			len(name), d.MaxName)
 	case strings.IndexByte(name, 0) >= 0:
 		return errors.New("has a NUL byte, which is not allowed in a name")
 	case !utf8.ValidString(name):

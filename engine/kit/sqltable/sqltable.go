@@ -94,7 +94,7 @@ func (d *Dialect) Decl(c Column) string { return cmp.Or(c.Decl, d.Declared[c.Typ
 
 // Usable reports whether name can be a column.
 func (d *Dialect) Usable(name string) bool {
-	return checkName(name, d.MaxName) == nil && (d.Allows == nil || d.Allows(name)) &&
+	return d.CheckName(name) == nil && (d.Allows == nil || d.Allows(name)) &&
 		!slices.ContainsFunc(d.Reserved, func(r string) bool { return d.same(r, name) })
 }
 

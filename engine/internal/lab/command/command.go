@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/penstock-io/penstock/engine/cli"
 	"github.com/penstock-io/penstock/engine/internal/lab/plot"
@@ -46,6 +47,40 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return usagef("%s takes no arguments, and %q is one", name, args[0])
 	}
 	return nil
+}
+
+// output has the flags for the form of the results.
+type output struct {
+	asJSON bool
+	plot   string
+}
+
+// addFlags adds the flags --json and --plot. The parameter json is the help text of --json.
+func (o *output) addFlags(flags *pflag.FlagSet, json string) {
+	flags.BoolVar(&o.asJSON, "json", false, json)
+	flags.StringVar(&o.plot, "plot", "", "file to draw to, .svg or .png, replaced if it exists")
+}
+
+// line writes v as one line of JSON if --json is set.
+func (o output) line(w io.Writer, v any) error {
+	if !o.asJSON {
+		return nil
+	}
+	return writeJSON(w, v)
+}
+
+// finish draws the figure if --plot is set, and writes text unless --json is set.
+func (o output) finish(w io.Writer, text string, figure func() plot.Figure) error {
+	if o.plot != "" {
+		if err := writePlot(o.plot, figure()); err != nil {
+			return err
+		}
+	}
+	if o.asJSON {
+		return nil
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // writeJSON writes v as one line of JSON.

@@ -28,8 +28,7 @@ type contentionFlags struct {
 	trials   int
 	seed     uint64
 	outages  []time.Duration
-	asJSON   bool
-	plot     string
+	output
 }
 
 // contentionResult is a line of the output of `sim backoff --json`, without --outage. The names of
@@ -94,10 +93,7 @@ begin at 10 ms and end at 2 s:
 	cmd.Flags().DurationSliceVar(&f.outages, "outage", nil,
 		"outages of the service, such as `50ms,5s,10m`")
 	cmd.Flags().Lookup("outage").DefValue = "" // otherwise the help would show []
-	cmd.Flags().BoolVar(&f.asJSON, "json", false,
-		"print a line of JSON for each policy and number of clients")
-	cmd.Flags().StringVar(&f.plot, "plot", "",
-		"file to draw to, .svg or .png, replaced if it exists")
+	f.addFlags(cmd.Flags(), "print a line of JSON for each policy and number of clients")
 	return cmd
 }
 
@@ -161,10 +157,8 @@ func (f contentionFlags) contend(out io.Writer, policies []backoff.Policy) error
 				GaveUp: m.GaveUp,
 			}
 			results = append(results, r)
-			if f.asJSON {
-				if err := writeJSON(out, r); err != nil {
-					return err
-				}
+			if err := f.line(out, r); err != nil {
+				return err
 			}
 			rows = append(rows, []string{
 				r.Policy, strconv.Itoa(n), short(m.Time), short(m.TimeDeviation), digits(m.Calls),
@@ -172,7 +166,8 @@ func (f contentionFlags) contend(out io.Writer, policies []backoff.Policy) error
 			})
 		}
 	}
-	return f.finish(out, rows, func() plot.Figure { return contentionFigure(f, results) })
+	return f.finish(out, withoutZeros(rows),
+		func() plot.Figure { return contentionFigure(f, results) })
 }
 
 func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error {
@@ -189,10 +184,8 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 					GaveUp: l.GaveUp,
 				}
 				results = append(results, r)
-				if f.asJSON {
-					if err := writeJSON(out, r); err != nil {
-						return err
-					}
+				if err := f.line(out, r); err != nil {
+					return err
 				}
 				rows = append(rows, []string{
 					r.Policy, length.String(), strconv.Itoa(n), digits(l.Wasted), short(l.Delay),
@@ -202,28 +195,19 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 			}
 		}
 	}
-	return f.finish(out, rows, func() plot.Figure { return outageFigure(f, results) })
+	return f.finish(out, withoutZeros(rows),
+		func() plot.Figure { return outageFigure(f, results) })
 }
 
-// finish prints the table, unless --json is set, and draws the figure if one was requested. It
-// omits the last column if all of its values are 0.
-func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() plot.Figure) error {
-	if f.plot != "" {
-		if err := writePlot(f.plot, figure()); err != nil {
-			return err
-		}
-	}
-	if f.asJSON {
-		return nil
-	}
+// withoutZeros returns the rows as a table. It omits the last column if all of its values are 0.
+func withoutZeros(rows [][]string) string {
 	last := len(rows[0]) - 1
 	if !slices.ContainsFunc(rows[1:], func(r []string) bool { return r[last] != "0" }) {
 		for i := range rows {
 			rows[i] = rows[i][:last]
 		}
 	}
-	_, err := io.WriteString(out, table.Text(rows, 1))
-	return err
+	return table.Text(rows, 1)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -18,9 +18,8 @@ type csmaFlags struct {
 	slot                time.Duration
 	attempts, frames    int
 	seed                uint64
-	asJSON              bool
 	byRetry             bool
-	plot                string
+	output
 }
 
 // csmaResult is a line of the output of `sim csma --json`, for one number of stations and one frame
@@ -79,10 +78,7 @@ prints the share of the time in which the medium carries frames:
 	cmd.Flags().IntVar(&f.attempts, "attempts", 16, "transmissions of a frame before it is lost")
 	cmd.Flags().IntVar(&f.frames, "frames", 20000, "number of frames in each run")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same figures")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false,
-		"print a line of JSON for each number of stations and bits")
-	cmd.Flags().StringVar(&f.plot, "plot", "",
-		"file to draw to, .svg or .png, replaced if it exists")
+	f.addFlags(cmd.Flags(), "print a line of JSON for each number of stations and bits")
 	cmd.Flags().BoolVar(&f.byRetry, "by-retry", false,
 		"print the chance that the nth retry collides again, instead of a simulation")
 	return cmd
@@ -122,10 +118,8 @@ func (f csmaFlags) run(out io.Writer) error {
 			Longest: run.Longest,
 		}
 		results = append(results, r)
-		if f.asJSON {
-			if err := writeJSON(out, r); err != nil {
-				return err
-			}
+		if err := f.line(out, r); err != nil {
+			return err
 		}
 		rows = append(rows, []string{
 			strconv.Itoa(r.Stations), strconv.Itoa(r.FrameBits), share(r.Formula), share(r.Ideal),
@@ -133,16 +127,7 @@ func (f csmaFlags) run(out io.Writer) error {
 			share(r.LostShare), share(r.WinsInARow), strconv.Itoa(r.Longest),
 		})
 	}
-	if f.plot != "" {
-		if err := writePlot(f.plot, f.figure(results)); err != nil {
-			return err
-		}
-	}
-	if f.asJSON {
-		return nil
-	}
-	_, err := io.WriteString(out, table.Text(rows, 0))
-	return err
+	return f.finish(out, table.Text(rows, 0), func() plot.Figure { return f.figure(results) })
 }
 
 func share(x float64) string { return strconv.FormatFloat(x, 'f', 4, 64) }

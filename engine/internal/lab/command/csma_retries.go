@@ -43,27 +43,17 @@ func (f csmaFlags) runByRetry(out io.Writer) error {
 			row = append(row, share(p))
 			s := &panel.Series[i]
 			s.X, s.Y = append(s.X, float64(retry)), append(s.Y, p)
-			if f.asJSON {
-				if err := writeJSON(out, retryChance{n, retry, p}); err != nil {
-					return err
-				}
+			if err := f.line(out, retryChance{n, retry, p}); err != nil {
+				return err
 			}
 		}
 		rows = append(rows, row)
 	}
-	if f.plot != "" {
-		err := writePlot(f.plot, plot.Figure{
+	return f.finish(out, table.Text(rows, 0), func() plot.Figure {
+		return plot.Figure{
 			Title:    "Chance of another collision, by retry",
 			Subtitle: "all stations have collided as often: penstock sim csma --by-retry",
 			Panels:   []plot.Panel{panel},
-		})
-		if err != nil {
-			return err
 		}
-	}
-	if f.asJSON {
-		return nil
-	}
-	_, err := io.WriteString(out, table.Text(rows, 0))
-	return err
+	})
 }

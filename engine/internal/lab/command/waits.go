@@ -21,10 +21,9 @@ import (
 const maxSteps = 10_000
 
 type backoffFlags struct {
-	steps  int
-	seed   uint64
-	asJSON bool
-	plot   string
+	steps int
+	seed  uint64
+	output
 }
 
 // backoffResult is the line of output of `backoff --json`. See docs/which-backoff.md. The names of
@@ -101,9 +100,7 @@ Policies of other libraries, with all of their keys:
 	}
 	cmd.Flags().IntVar(&f.steps, "n", 20, "number of waits")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of the random sample")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one line of JSON")
-	cmd.Flags().StringVar(&f.plot, "plot", "",
-		"file to draw to, .svg or .png, replaced if it exists")
+	f.addFlags(cmd.Flags(), "print one line of JSON")
 	return cmd
 }
 
@@ -116,16 +113,10 @@ func (f backoffFlags) run(out io.Writer, spec string) error {
 		return usagef("%v", err)
 	}
 	r := backoffResult{Spec: spec, Steps: steps(p, f.steps, rand.NewPCG(f.seed, 0))}
-	if f.plot != "" {
-		if err := writePlot(f.plot, r.figure(f.seed)); err != nil {
-			return err
-		}
+	if err := f.line(out, r); err != nil {
+		return err
 	}
-	if f.asJSON {
-		return writeJSON(out, r)
-	}
-	_, err = io.WriteString(out, r.text(f.steps))
-	return err
+	return f.finish(out, r.text(f.steps), func() plot.Figure { return r.figure(f.seed) })
 }
 
 // steps returns the first waits of p, at most n.

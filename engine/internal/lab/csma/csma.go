@@ -12,6 +12,7 @@
 package csma
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -51,9 +52,7 @@ func (n Network) Check() (Network, error) {
 	if n.Slot == 0 && n.BitRate > 0 {
 		n.Slot = n.bits(SlotBits)
 	}
-	if n.Attempts == 0 {
-		n.Attempts = 16
-	}
+	n.Attempts = cmp.Or(n.Attempts, 16)
 	switch {
 	case n.Stations < 1 || n.Stations > maxStations:
 		return n, fmt.Errorf("stations %d: want 1 to %d", n.Stations, maxStations)

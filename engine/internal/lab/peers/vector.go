@@ -3,6 +3,7 @@
 package peers
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -41,15 +42,8 @@ func (VectorARC) Sends() {}
 
 // New returns a window for a worker.
 func (v VectorARC) New() window.Window {
-	if v.Initial == 0 {
-		v.Initial = 1
-	}
-	if v.Max == 0 {
-		v.Max = 200
-	}
-	if v.Decrease == 0 {
-		v.Decrease = 0.9
-	}
+	v.Initial, v.Max = cmp.Or(v.Initial, 1), cmp.Or(v.Max, 200)
+	v.Decrease = cmp.Or(v.Decrease, 0.9)
 	return &vectorARC{cfg: v, limit: v.Initial}
 }
 

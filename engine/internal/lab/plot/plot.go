@@ -8,6 +8,7 @@ package plot
 import (
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -169,12 +170,7 @@ func (p Panel) height() float64 {
 
 // namesAbove reports whether the names of bars are too long to stand beside the bars.
 func (p Panel) namesAbove() bool {
-	for _, b := range p.Bars {
-		if len(b.Name) > maxNameBeside {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Bars, func(b Bar) bool { return len(b.Name) > maxNameBeside })
 }
 
 // draw draws the figure.
@@ -309,10 +305,8 @@ func (s Series) draw(c canvas, at func(x, y float64) point) {
 		switch {
 		case len(run) == 0:
 		case s.Shape == Band:
-			for i := len(back) - 1; i >= 0; i-- {
-				run = append(run, back[i])
-			}
-			c.area(run, hue, .22)
+			slices.Reverse(back)
+			c.area(append(run, back...), hue, .22)
 		case s.Shape == Line:
 			c.line(run, hue, width, s.Dashed)
 		}

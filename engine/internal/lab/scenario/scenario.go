@@ -260,10 +260,5 @@ func (w *Worker) Mean(c float64) time.Duration {
 
 // About reports whether the event affects a worker.
 func (e *Event) About(worker int32) bool {
-	for _, w := range e.Workers {
-		if int32(w) == worker {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(e.Workers, int(worker))
 }
