@@ -2,6 +2,8 @@
 
 package control
 
+import "cmp"
+
 // sendProbes sends one item to each lane with a breaker that needs a probe.
 func (d *dispatcher) sendProbes(out []Command) []Command {
 	for _, l := range d.lanes.up {
@@ -46,9 +48,10 @@ func (d *dispatcher) sendGlobalProbe(out []Command) []Command {
 
 // probeItem returns an item for a probe of l, or nil. If l is an Ordered lane that must continue
 // with a certain failed item, only that item can be the probe. Otherwise probeItem prefers an item
-// that was never sent. If there is none, it takes the item with the fewest failures of those that
-// may be sent again, else a suspect. A failed item that must wait before another attempt at l
-// begins its wait, so that a later probe can use it.
+// that was never sent. If there is none, it takes the item with the fewest failures of the newest
+// ones that may be sent again, else a suspect. The newest items have failed since the lane is down,
+// and may be good. The oldest ones have failed before. A failed item that must wait before another
+// attempt at l begins its wait, so that a later probe can use it.
 func (d *dispatcher) probeItem(l *lane) (best *item) {
 	if it := l.run.first; it != nil {
 		if only, ok := it.mayStart(); ok && (only == nil || only == l) {
@@ -71,14 +74,13 @@ func (d *dispatcher) probeItem(l *lane) (best *item) {
 		}
 	}
 	for _, q := range []*queue{&d.backlog.redo, &d.backlog.redoWithToken} {
-		for i := 0; i < min(q.ready.len(), maxScan); i++ {
+		for i := q.ready.len() - 1; i >= max(0, q.ready.len()-maxScan); i-- {
 			it := q.ready.at(i)
-			if !d.probeFits(it, l) || best != nil && it.account.failures >= best.account.failures {
+			if !d.probeFits(it, l) || best != nil && !it.hasFailedLess(best) {
 				continue
 			}
 			if it.failedAt(l) && !it.waited {
 				q.ready.removeAt(i)
-				i--
 				d.backlog.delay(it)
 				continue
 			}
@@ -91,6 +93,13 @@ func (d *dispatcher) probeItem(l *lane) (best *item) {
 		}
 	}
 	return best
+}
+
+// hasFailedLess reports whether the item has less evidence against it than o has or, if both have
+// the same, fewer attempts.
+func (it *item) hasFailedLess(o *item) bool {
+	return cmp.Or(cmp.Compare(it.account.failures, o.account.failures),
+		cmp.Compare(it.number, o.number)) < 0
 }
 
 func (d *dispatcher) probeFits(it *item, l *lane) bool {
