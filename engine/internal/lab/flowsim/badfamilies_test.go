@@ -407,8 +407,9 @@ func TestRefusalsAtTheStart(t *testing.T) {
 }
 
 // TestOutageWithManyWaitingItems checks that a route with ordered keys recovers after an outage,
-// although the items that wait for a retry have reached the bound Waiting. The probes cannot use new
-// items then, and must find those that failed because of the outage among those that always fail.
+// although the items that wait for a retry have reached the bound Waiting. The probes cannot use
+// new items then, and must find those that failed because of the outage among those that always
+// fail.
 func TestOutageWithManyWaitingItems(t *testing.T) {
 	f := family{12, 0.5, "after: 1ms", 0, "outage", "key", false}
 	if got := f.play(t, 1, false).goodput / f.omniscient(t, 1); got < 0.8 {
