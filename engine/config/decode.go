@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"encoding"
 	"fmt"
 	"path/filepath"
@@ -268,7 +267,7 @@ func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {
 		return
 	}
 	e := l.fail(key, "%s has no option %q", of, key.Value)
-	e.Hint = cmp.Or(misplaced(key.Value, keys), didYouMean(key.Value, keys))
+	e.Hint = unknownKey(key.Value, keys)
 }
 
 func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -177,7 +176,7 @@ func (l *loader) keys(n *yaml.Node, of string,
 	for key, value := range entries(n) {
 		if !slices.Contains(known, key.Value) {
 			e := l.fail(key, "%s has no key %q", of, key.Value)
-			e.Hint = cmp.Or(misplaced(key.Value, known), didYouMean(key.Value, known))
+			e.Hint = unknownKey(key.Value, known)
 			meant[Nearest(key.Value, known)] = true
 			continue
 		}

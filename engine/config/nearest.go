@@ -67,13 +67,23 @@ func didYouMean(word string, names []string) string {
 	return "there is: " + strings.Join(sorted, ", ")
 }
 
+// unknownKey returns the hint for an unknown key. If it is a key of a pipeline that stands in the
+// wrong place, the hint says so.
+func unknownKey(key string, known []string) string {
+	hints := []string{misplaced(key, known), didYouMean(key, known)}
+	return strings.Join(slices.DeleteFunc(hints, func(s string) bool { return s == "" }), "; ")
+}
+
 // misplaced returns a hint for a key of a pipeline that stands elsewhere. It returns "" for any
 // other key, and for a key that resembles one of the known keys.
 func misplaced(key string, known []string) string {
 	if !slices.Contains(pipelineKeys, key) || Nearest(key, known) != "" {
 		return ""
 	}
-	return fmt.Sprintf("%s is a key of a pipeline; write it below pipelines: NAME:", key)
+	if slices.Contains(routeKeys, key) {
+		return key + " is a key of a pipeline or route; write it beside sink:"
+	}
+	return key + " is a key of a pipeline; write it below pipelines: NAME:"
 }
 
 // list joins names with commas and an "and".

@@ -178,7 +178,7 @@ func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	}
 	e := d.fail(n, "` #` starts a comment in YAML, so the value is only %s", quoted(n.Value))
 	e.Hint = "put the comment on a separate line"
-	if unbalanced(n.Value) {
+	if unbalanced(n.Value) || strings.Count(n.Value, "'")%2+strings.Count(n.Value, "`")%2 > 0 {
 		e.Hint = "write " + quoted(whole) + ", or put the comment on a separate line"
 	}
 }
