@@ -15,7 +15,7 @@ func TestFormErrors(t *testing.T) {
 	const link = "duration: 10s\nload: saturated\nlink: { delay: 100ms }\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", "", "test.yaml: is empty"},
-		{"no YAML", "a: [", "is not YAML"},
+		{"no YAML", "a: [", "a bracket does not match"},
 		{"two documents", good + "---\n" + good, "a second document starts here"},
 		{"no mapping", "- 1", "test.yaml:1:1: scenario takes options as a mapping"},
 		{"an unknown key", good + "worker: 3",
