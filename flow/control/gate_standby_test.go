@@ -104,6 +104,16 @@ func shareOf(attempts map[int32]int, lanes []int32) float64 {
 	return float64(at) / float64(total)
 }
 
+// TestStandbyRetry checks that a failed item is sent again to its lane if the only other lane is a
+// standby lane that may take no items.
+func TestStandbyRetry(t *testing.T) {
+	w := newTiers(t, 0, 1)
+	w.serve(time.Second)
+	w.fill()
+	w.answer(w.running()[0], control.Retryable, 0)
+	w.drain()
+}
+
 // TestStandbyDown checks that all lanes get probes while every lane fails, and that the first lane
 // to recover takes the items.
 func TestStandbyDown(t *testing.T) {

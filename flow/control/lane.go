@@ -16,7 +16,7 @@ type lane struct {
 	running load // attempts with a running Deliver
 	places  int  // further items that it may take now
 	ready   bool // its breaker needs a probe now
-	open    bool // up, and neither breaker nor throttle is shut
+	open    bool // up, and neither breaker, throttle nor standby gate is shut
 
 	onTime onTimeAttempts
 	level  level

@@ -257,7 +257,7 @@ func (ls *lanes) updateRoom(l *lane) {
 		ready = !ls.global.active && l.br.probe == nil && l.win.load.n == 0 && ls.now >= l.br.until &&
 			!l.gates.shut(ls.now, forProbe)
 	default:
-		open = true
+		open = l.limits.Standby <= ls.standby
 		if places = l.gates.items.room(ls.now); places > 0 {
 			load := l.gates.loads.room(ls.now)
 			full = load == 0 && places == unlimited
