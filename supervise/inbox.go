@@ -33,13 +33,16 @@ func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	r := in.r
 	for {
 		r.mu.Lock()
-		err := context.Cause(ctx) // nil if ctx has not ended
+		err := ctx.Err()
 		if r.live != in.run || r.returned {
 			err = ErrStopped
 		}
 		if err != nil {
 			r.changedLocked() // wakes another caller, in case this one was woken for a message
 			r.mu.Unlock()
+			if err != ErrStopped {
+				err = context.Cause(ctx)
+			}
 			return Message[K, M, R]{}, err
 		}
 		if h := r.s.take(r.now()); h != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/backoff/compat"
 )
 
 // TestIntensityAgainstAList compares the ring with a list of all restarts.
@@ -28,6 +29,25 @@ func TestIntensityAgainstAList(t *testing.T) {
 			if got := ring.allow(now); got != (within <= limit.Max) {
 				t.Fatalf("%+v at %d: allow = %v after %v", limit, now, got, all)
 			}
+		}
+	}
+}
+
+// TestNegativeDelay checks that a child whose policy has a negative delay is restarted at once, and
+// that its policy starts over when the child has run.
+func TestNegativeDelay(t *testing.T) {
+	early := backoff.Limit(compat.FlumePenalty{Max: -time.Hour, Compat: true}, 3)
+	m := newMachine("m", mustSpec(t, Spec{Backoff: early, Stagger: -1}))
+	if err := m.add(0, idleChild("a")); err != nil {
+		t.Fatal(err)
+	}
+	m.begin(0)
+	for i := range 5 {
+		now := time.Duration(i) * time.Second
+		m.ended(now, m.first, errBroken)
+		m.tick(now)
+		if m.first.state != Running {
+			t.Fatalf("at %v the child is %v, want running", now, m.first.state)
 		}
 	}
 }
