@@ -284,8 +284,8 @@ func (s *resends[K, M, R]) put(now time.Duration, h *held[K, M, R], due time.Dur
 	heap.Push(&s.delayed, h)
 }
 
-// plus adds two durations and saturates. A negative one counts as 0: some policies of package compat
-// have negative delays, which mean no delay.
+// plus adds two durations and saturates. A negative one counts as 0: some policies of package
+// compat have negative delays, which mean no delay.
 func plus(a, b time.Duration) time.Duration {
 	if c := max(a, 0) + max(b, 0); c >= 0 {
 		return c
