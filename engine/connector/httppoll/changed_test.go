@@ -218,9 +218,7 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// TestIgnoredPage checks that the route stops if the server ignores the request for the next page,
-// and stops again after a restart. The page is not read once more, except in the mode offset. In the
-// mode after, the page may have new records.
+// TestIgnoredPage checks that the route stops if the server ignores the request for the next page.
 func TestIgnoredPage(t *testing.T) {
 	for mode, set := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -230,9 +228,6 @@ func TestIgnoredPage(t *testing.T) {
 				a.handle = func(w nethttp.ResponseWriter, _ *nethttp.Request) bool {
 					n++
 					items := `[{"id":1},{"id":2}]`
-					if mode == "after" && n > 1 {
-						items = fmt.Sprintf(`[{"id":1},{"id":2},{"id":%d}]`, n+1)
-					}
 					if mode == "link" {
 						w.Header().Set("Link", fmt.Sprintf("</link?page=%d>; rel=next", n))
 						io.WriteString(w, items)
@@ -242,32 +237,18 @@ func TestIgnoredPage(t *testing.T) {
 					return true
 				}
 				x := open(t, a, pathOf(mode), true, nil, set)
+				var err error
 				total := 0
-				var end stream.Position
-				readAll := func() error {
-					for {
-						texts, span, err := x.read(time.Minute)
-						total += len(texts)
-						if err != nil {
-							return err
-						}
-						end = span.To
-					}
-				}
-				err := readAll()
-				x = open(t, a, pathOf(mode), true, &stream.Mark{Watermark: end}, set)
-				if again := readAll(); again.Error() != err.Error() {
-					t.Errorf("after a restart: %v", again)
-				}
-				want := 2
-				if mode == "offset" { // the position does not depend on pages
-					want = 4
+				for err == nil {
+					var texts []string
+					texts, _, err = x.read(time.Minute)
+					total += len(texts)
 				}
 				if mode == "since with ids" { // the source recognizes the records by id
 					if err != io.EOF || total != 2 {
 						t.Errorf("%d records, %v", total, err)
 					}
-				} else if total != want || !strings.Contains(err.Error(),
+				} else if total != 2 || !strings.Contains(err.Error(),
 					"the server ignores the paging") {
 					t.Errorf("%d records, %v", total, err)
 				}

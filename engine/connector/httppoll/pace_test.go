@@ -281,7 +281,7 @@ func TestEnds(t *testing.T) {
 			func(o *Options) {
 				o.Next, o.Cursor = "last.id",
 					"c"
-			}, "`next` has 2000 bytes, but a position holds at most 1005"},
+			}, "`next` has 2000 bytes, but a position holds at most 1013"},
 		{"after missing", func(w nethttp.ResponseWriter) { io.WriteString(w, `[{"id":1},{}]`) },
 			func(o *Options) { o.After, o.Cursor = "id", "c" }, "`after`: id is null or missing in record 2"},
 	} {

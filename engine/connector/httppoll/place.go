@@ -29,19 +29,10 @@ type place struct {
 	mode  mode
 	token string // "" for the first page
 	base  int64  // number of steps before its first record
-	// With the option id: digests of the last ids before this page, the oldest first. Without it:
-	// the digest of all records of the page before. In the modes byRecord and byOffset: none.
+	// digests of the last ids before this page, the oldest first; only with the option id
 	tail []digest
 	// encoded form of the place: the Key of positions in this page
 	key string
-}
-
-// before returns the digest of all records of the page before p, or zero if p does not have it.
-func (p *place) before() digest {
-	if len(p.tail) == 0 {
-		return digest{}
-	}
-	return p.tail[0]
 }
 
 // mode determines how a token identifies a page.

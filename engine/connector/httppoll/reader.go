@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -63,7 +62,6 @@ func (r *reader) moveTo(p stream.Position) error {
 	}
 	if page.key != r.page.key {
 		r.unload()
-		r.before = page.before()
 	}
 	r.page, r.at, r.handedOut, r.end, r.unmet = page, p.Num, p, false, 0
 	return nil
@@ -229,7 +227,7 @@ func (r *reader) nextPage() error {
 		r.unload()
 		return nil
 	}
-	tail := []digest{r.before}
+	var tail []digest
 	if r.s.o.id != nil {
 		tail = lastOf(r.s.o.Overlap, r.page.tail, r.content.ids)
 	}
@@ -305,7 +303,7 @@ func (r *reader) load(res *response) error {
 	if errors.Is(err, errFormat) {
 		return r.again(r.fail(err))
 	}
-	if err == nil && r.repeats(&c) {
+	if err == nil && r.s.o.id == nil && len(c.records) > 0 && r.before == digestOfAll(c.records) {
 		err = errIgnored
 	}
 	if err != nil {
@@ -327,15 +325,6 @@ func (r *reader) load(res *response) error {
 		}
 	}
 	return r.took(r.index() < len(c.records))
-}
-
-// repeats reports whether c, the response to the request for r.page, has the records of the page
-// before. With the option `after`, it suffices that c has the record after which the page begins.
-func (r *reader) repeats(c *content) bool {
-	if r.page.mode == byRecord {
-		return slices.Contains(c.cursors, r.page.token)
-	}
-	return r.s.o.id == nil && len(c.records) > 0 && r.before == digestOfAll(c.records)
 }
 
 // holdOpenLine removes the last line of a page from c if the line has no line end and may still
@@ -389,8 +378,8 @@ func (r *reader) took(news bool) error {
 	return err
 }
 
-var errIgnored = errors.New("the next page has records of the page before: the server ignores the " +
-	"paging parameter; check `cursor` or `offset`, and `next`")
+var errIgnored = errors.New("the next page has the same records as the page before: the server " +
+	"ignores the paging parameter; check `cursor` or `offset`, and `next`")
 
 // patience is the number of consecutive responses without expected records (see the field unmet)
 // after which these records count as missing at the server.
