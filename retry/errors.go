@@ -85,13 +85,18 @@ type Error struct {
 	Errs []error
 }
 
+// reason returns the text of Stop, also if it is nil.
+func (e *Error) reason() string {
+	if e.Stop == nil {
+		return "stopped"
+	}
+	return e.Stop.Error()
+}
+
 // Error implements error: the last failure, then why and when the retry stopped, as in
 // "connection refused (no attempts left, attempt 3 after 1.2s)".
 func (e *Error) Error() string {
-	stop := "stopped"
-	if e.Stop != nil {
-		stop = e.Stop.Error()
-	}
+	stop := e.reason()
 	if e.Last == nil {
 		return stop
 	}
@@ -143,7 +148,7 @@ func (e *Error) LogValue() slog.Value {
 	if e.Last != nil {
 		attrs = append(attrs, slog.String("msg", e.Last.Error()))
 	}
-	attrs = append(attrs, slog.String("reason", e.Stop.Error()), slog.Int("attempts", e.Attempts),
+	attrs = append(attrs, slog.String("reason", e.reason()), slog.Int("attempts", e.Attempts),
 		slog.Duration("elapsed", e.Elapsed), slog.Duration("waited", e.Waited))
 	if e.After > 0 {
 		attrs = append(attrs, slog.Duration("after", e.After))

@@ -483,4 +483,7 @@ func TestZeroErrorText(t *testing.T) {
 	if got := (&retry.Error{}).Error(); got != "stopped" {
 		t.Errorf("the zero Error is %q", got)
 	}
+	if got := (&retry.Error{}).LogValue().Group()[0].Value.String(); got != "stopped" {
+		t.Errorf("the reason in the log value of the zero Error is %q", got)
+	}
 }

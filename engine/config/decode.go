@@ -252,13 +252,12 @@ func isEmpty(v reflect.Value) bool {
 // secretName matches names that programs commonly give to options with secrets.
 var secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|bearer|auth|cred|key`)
 
-// mayBeSecret reports whether the value of an unknown option may be a secret. This is the case if
-// the most similar option is secret. If no option is similar, the name decides.
+// mayBeSecret reports whether the value of an unknown option may be a secret, according to its name
+// or because the most similar option is secret.
 func mayBeSecret(name string, keys []string, fields map[string]reflect.StructField) bool {
-	if nearest := Nearest(name, keys); nearest != "" {
-		return fields[nearest].Tag.Get("secret") == "true"
-	}
-	return secretName.MatchString(name)
+	nearest := Nearest(name, keys)
+	return secretName.MatchString(name) ||
+		nearest != "" && fields[nearest].Tag.Get("secret") == "true"
 }
 
 func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {

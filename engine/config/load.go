@@ -175,6 +175,9 @@ func (l *loader) keys(n *yaml.Node, of string,
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}
 	for key, value := range entries(n) {
 		if !slices.Contains(known, key.Value) {
+			if secretName.MatchString(key.Value) {
+				l.hideUnknown(key.Value)
+			}
 			e := l.fail(key, "%s has no key %q", of, key.Value)
 			e.Hint = unknownKey(key.Value, known)
 			meant[Nearest(key.Value, known)] = true

@@ -390,7 +390,7 @@ func (ev *evidence) assess(it *item) {
 	r := &it.account
 	least := ev.cfg.Poison.Failures
 	if r.suspect || r.failures == 0 || least < 0 ||
-		!ev.blame.enoughEvidence(it, least, len(ev.lanes.up)) {
+		!ev.blame.enoughEvidence(it, least, ev.lanes.inUse()) {
 		return
 	}
 	r.suspect = true
@@ -407,9 +407,10 @@ func (ev *evidence) assess(it *item) {
 
 // enoughEvidence reports whether the evidence against the item is enough to make it a suspect. The
 // item needs the given number of failures (least), but no fewer than two. If at least two lanes are
-// up, two lanes must have failed it. For a piece that may be cut further, one failure is enough. In
-// addition the odds must be high enough, unless the item has failed maxBlameFailures times.
-func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
+// in use, two lanes must have failed it. For a piece that may be cut further, one failure is
+// enough. In addition the odds must be high enough, unless the item has failed maxBlameFailures
+// times.
+func (b *blame) enoughEvidence(it *item, least, lanesInUse int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))
 	if r.piece {
@@ -423,7 +424,7 @@ func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 		again := slices.ContainsFunc(it.failures[:i], func(o failure) bool { return o.lane == f.lane })
 		lanes += one(!again)
 	}
-	return r.failures >= least && lanes >= min(2, least, lanesUp) &&
+	return r.failures >= least && lanes >= min(2, least, lanesInUse) &&
 		(r.failures >= maxBlameFailures || b.odds(r.failures, share) >= blameOdds)
 }
 

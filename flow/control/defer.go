@@ -90,13 +90,13 @@ func (d *deferring) addWait(b *backlog, it *item) {
 
 // waitsNow reports whether a failed item must begin its wait at once. Other items begin it when it
 // is their turn to be sent. With Config.Defer, an item without keys begins at once if every lane
-// has failed it and none is Ordered, so that the owner soon learns of the wait.
+// in use has failed it and none is Ordered, so that the owner soon learns of the wait.
 func (d *deferring) waitsNow(b *backlog, it *item) bool {
-	if !b.cfg.Defer || it.keyed() || len(it.tried) < len(b.lanes.up) {
+	if !b.cfg.Defer || it.keyed() || len(it.tried) < b.lanes.inUse() {
 		return false
 	}
 	for _, l := range b.lanes.up {
-		if l.limits.Ordered || !it.failedAt(l) {
+		if b.lanes.isInUse(l) && (l.limits.Ordered || !it.failedAt(l)) {
 			return false
 		}
 	}

@@ -23,10 +23,21 @@ type standbyGate struct {
 func newStandbyGate(ls *lanes, l *lane) gate { return &standbyGate{lanes: ls, lane: l} }
 
 func (g *standbyGate) room(time.Duration) int {
-	if g.lane.limits.Standby > g.lanes.standby {
+	if !g.lanes.isInUse(g.lane) {
 		return 0
 	}
 	return unlimited
+}
+
+// isInUse reports whether l is no standby lane that waits for the lanes before it to fail.
+func (ls *lanes) isInUse(l *lane) bool { return l.limits.Standby <= ls.standby }
+
+// inUse returns the number of lanes that are up and in use.
+func (ls *lanes) inUse() (n int) {
+	for _, l := range ls.up {
+		n += one(ls.isInUse(l))
+	}
+	return n
 }
 
 // failover updates standby after a lane was added or removed, failed or recovered.

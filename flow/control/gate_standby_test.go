@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 )
@@ -111,6 +112,28 @@ func TestStandbyRetry(t *testing.T) {
 	w.serve(time.Second)
 	w.fill()
 	w.answer(w.running()[0], control.Retryable, 0)
+	w.drain()
+}
+
+// TestStandbySuspect checks that an item that always fails becomes a suspect although only one lane
+// can fail it, because the other one is a standby lane.
+func TestStandbySuspect(t *testing.T) {
+	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms),
+		Breaker: control.Breaker{Failures: -1}}, 10, 2)
+	w.lane(0, true, control.Limits{})
+	w.lane(1, true, control.Limits{Standby: 1})
+	w.offer(1, 10)
+	for range 4 {
+		w.answer(w.only(1), control.Retryable, 0)
+		for range 4 {
+			w.offer(1, 10)
+			w.answer(w.only(w.seq), control.Delivered, 0)
+		}
+		w.pass(20 * ms)
+	}
+	if s := w.m.Status(); s.Suspects != 1 {
+		t.Errorf("%d suspects after four failures at the only lane in use, want 1", s.Suspects)
+	}
 	w.drain()
 }
 

@@ -215,9 +215,9 @@ func (g *group) meanRoundTrip() time.Duration {
 	return sum / max(n, 1)
 }
 
-// beginExperiment begins an experiment if at least half of the lanes, but no fewer than two, are
-// ready. A ready lane is open and has no rate limit. Its window is past the start-up, and follows
-// from measured round trips.
+// beginExperiment begins an experiment if at least half of the lanes in use, but no fewer than two,
+// are ready. A ready lane is open and has no rate limit. Its window is past the start-up, and
+// follows from measured round trips.
 func (g *group) beginExperiment() {
 	g.nextAt = g.now + groupRetry
 	ready := 0
@@ -226,7 +226,7 @@ func (g *group) beginExperiment() {
 			ready++
 		}
 	}
-	if g.drain.on || g.lanes.global.active || ready < 2 || 2*ready < len(g.lanes.up) {
+	if g.drain.on || g.lanes.global.active || ready < 2 || 2*ready < g.lanes.inUse() {
 		return
 	}
 	for _, l := range g.lanes.up {

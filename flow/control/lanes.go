@@ -25,7 +25,7 @@ type lanes struct {
 	places  int // further items that all lanes together may take now
 	free    int // lanes that may take further items now
 	ready   int // lanes with a breaker that needs a probe
-	open    int // lanes that are up, and with neither breaker nor throttle shut
+	open    int // lanes whose field open is set
 	opened  int // lanes with an open breaker
 	firsts  int // Ordered lanes that wait for the first item of their next run
 	global  global
@@ -257,7 +257,7 @@ func (ls *lanes) updateRoom(l *lane) {
 		ready = !ls.global.active && l.br.probe == nil && l.win.load.n == 0 && ls.now >= l.br.until &&
 			!l.gates.shut(ls.now, forProbe)
 	default:
-		open = l.limits.Standby <= ls.standby
+		open = ls.isInUse(l)
 		if places = l.gates.items.room(ls.now); places > 0 {
 			load := l.gates.loads.room(ls.now)
 			full = load == 0 && places == unlimited

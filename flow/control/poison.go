@@ -74,7 +74,7 @@ func (s *settlement) retryPiece(it *item) bool {
 	r.indivisible = true
 	deadly := s.cfg.Poison.Deaths > 0 && r.deaths >= s.cfg.Poison.Deaths
 	if deadly || r.suspect && s.evidence.blame.enoughEvidence(it, s.cfg.Poison.Failures,
-		len(s.lanes.up)) {
+		s.lanes.inUse()) {
 		return false
 	}
 	delete(s.pending, it.seq)

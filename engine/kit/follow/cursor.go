@@ -105,6 +105,12 @@ func (f *file) all(is func(*cursor) bool) bool {
 
 func (cur *cursor) isSealed() bool { return cur.sealed }
 
+// isFinished reports whether the route has read the file to its end, in this run or an earlier one.
+func (cur *cursor) isFinished() bool {
+	m, _ := cur.r.resume(cur.entry.text)
+	return cur.sealed || m.Finished
+}
+
 // changed reports whether the file has changed, by size or modification time, since the delivered
 // data was last verified to be in it.
 func (cur *cursor) changed() bool { return !cur.verified.is(cur.f.info) }

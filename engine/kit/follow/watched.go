@@ -54,7 +54,7 @@ func (a *watched) takeNews() {
 			if n.handle != nil {
 				c.warnClose(n.name, n.handle.Close())
 			}
-			if isFollowed && f.all((*cursor).isSealed) {
+			if isFollowed && f.all((*cursor).isFinished) {
 				c.end(f)
 			}
 			if n.dir == nil {
