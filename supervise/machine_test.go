@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/backoff/compat"
 )
 
 // TestIntensityAgainstAList compares the ring with a list of all restarts.
@@ -33,10 +32,21 @@ func TestIntensityAgainstAList(t *testing.T) {
 	}
 }
 
-// TestNegativeDelay checks that a child whose policy has a negative delay is restarted at once, and
-// that its policy starts over when the child has run.
+// negative is a policy with negative delays, as some of package compat have.
+type negative struct{}
+
+func (negative) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+	return -time.Hour, s.After(-time.Hour), true
+}
+
+func (negative) Bounds(int) (lowest, mean, highest time.Duration) {
+	return -time.Hour, -time.Hour, -time.Hour
+}
+
+// TestNegativeDelay checks that a child is restarted at once if its policy has a negative delay, and
+// that the policy starts over when the child has run.
 func TestNegativeDelay(t *testing.T) {
-	early := backoff.Limit(compat.FlumePenalty{Max: -time.Hour, Compat: true}, 3)
+	early := backoff.Limit(negative{}, 3)
 	m := newMachine("m", mustSpec(t, Spec{Backoff: early, Stagger: -1}))
 	if err := m.add(0, idleChild("a")); err != nil {
 		t.Fatal(err)

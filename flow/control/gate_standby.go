@@ -29,7 +29,7 @@ func (g *standbyGate) room(time.Duration) int {
 	return unlimited
 }
 
-// isInUse reports whether l is no standby lane that waits for the lanes before it to fail.
+// isInUse reports whether the standby gate of l is open.
 func (ls *lanes) isInUse(l *lane) bool { return l.limits.Standby <= ls.standby }
 
 // inUse returns the number of lanes that are up and in use.

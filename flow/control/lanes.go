@@ -25,7 +25,7 @@ type lanes struct {
 	places  int // further items that all lanes together may take now
 	free    int // lanes that may take further items now
 	ready   int // lanes with a breaker that needs a probe
-	open    int // lanes whose field open is set
+	open    int // lanes with the field open set
 	opened  int // lanes with an open breaker
 	firsts  int // Ordered lanes that wait for the first item of their next run
 	global  global
