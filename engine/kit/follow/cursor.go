@@ -107,8 +107,11 @@ func (cur *cursor) isSealed() bool { return cur.sealed }
 
 // isFinished reports whether the route has read the file to its end, in this run or an earlier one.
 func (cur *cursor) isFinished() bool {
+	if cur.sealed {
+		return true
+	}
 	m, _ := cur.r.resume(cur.entry.text)
-	return cur.sealed || m.Finished
+	return m.Finished
 }
 
 // changed reports whether the file has changed, by size or modification time, since the delivered
