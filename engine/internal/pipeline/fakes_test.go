@@ -19,13 +19,13 @@ import (
 // fakeSource returns its lines as one partition, in batches of a given size. At the end of the
 // lines, Read blocks like that of a source that waits for more data, except in a finite run.
 type fakeSource struct {
-	lines []string
-	size  int
-	err   error // returned after the lines
+	size int
+	err  error // returned after the lines
 
 	endless bool // wait for more lines after the last one, also in a finite run
 
 	mu       sync.Mutex
+	lines    []string
 	opened   int
 	finished []string
 }
@@ -62,8 +62,8 @@ type fakeReader struct {
 	sealed bool
 }
 
-// skip passes over settled records, and returns the start of the next settled range.
-func (r *fakeReader) skip() (until int) {
+// skip passes over settled records, and returns the start of the next settled range, or else end.
+func (r *fakeReader) skip(end int) (until int) {
 	for len(r.above) > 0 && int(r.above[0].From.Num) <= r.at {
 		r.at = max(r.at, int(r.above[0].To.Num))
 		r.above = r.above[1:]
@@ -71,13 +71,16 @@ func (r *fakeReader) skip() (until int) {
 	if len(r.above) > 0 {
 		return int(r.above[0].From.Num)
 	}
-	return len(r.s.lines)
+	return end
 }
 
 // Read implements stream.Reader.
 func (r *fakeReader) Read(ctx context.Context, b *stream.Batch) error {
-	until := r.skip()
-	if r.at == len(r.s.lines) {
+	r.s.mu.Lock()
+	lines := r.s.lines
+	r.s.mu.Unlock()
+	until := r.skip(len(lines))
+	if r.at == len(lines) {
 		switch {
 		case r.s.err != nil:
 			return r.s.err
@@ -96,7 +99,7 @@ func (r *fakeReader) Read(ctx context.Context, b *stream.Batch) error {
 	span := stream.Span{Part: r.part}
 	span.From.Num = int64(r.at)
 	for n := 0; n < r.s.size && r.at < until; n++ {
-		line := r.s.lines[r.at] + "\n"
+		line := lines[r.at] + "\n"
 		r.at++
 		b.Records = append(b.Records, stream.Record{
 			Off: uint32(len(b.Data)), Len: uint32(len(line) - 1), Span: uint32(len(b.Spans)),
