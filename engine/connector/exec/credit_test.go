@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -124,5 +125,32 @@ func TestCredit(t *testing.T) {
 	if most < allowed-2 || most > allowed || large != 3*allowed+1 {
 		t.Errorf("it had %d records at once, and once %d; want %d, and once %d", most, large,
 			allowed, 3*allowed+1)
+	}
+}
+
+// TestCreditBeforeFirstAnswer checks that a child gets only one batch before its first answer, and
+// so never has more records than the credit in this answer.
+func TestCreditBeforeFirstAnswer(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "most")
+	o := exec.DefaultOptions()
+	o.Command, o.Protocol, o.InFlight = command(t, "credit", file), exec.NDJSON, 100
+	_, lanes := opened(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := deliver(ctx, lanes[0], streamtest.Lines("a", "b", "c")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for i, text := range received(t, file) {
+		if n, err := strconv.Atoi(strings.TrimSpace(text)); err != nil || n > allowed ||
+			i == 0 && n != 3 {
+			t.Errorf("before answer %d, the child had %s records: %v", i+1, text, err)
+		}
 	}
 }

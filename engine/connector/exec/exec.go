@@ -43,10 +43,6 @@ type Sink struct {
 	// with storm: the directory in which bolts store their process ids; created by Open
 	pids   string
 	starts atomic.Uint32 // with ndjson: number of children started so far
-	// grants is set as soon as any child has stated a credit, the number of records that the child
-	// accepts in all. From then on, each new child gets only one batch at a time until it has
-	// stated a credit, too.
-	grants atomic.Bool
 }
 
 // New returns a sink. It does not start children.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/child"
@@ -32,8 +31,7 @@ type session struct {
 
 	// number of this child among all children that the sink has started, from 1; it is the epoch of
 	// the child's credit
-	start  uint32
-	grants *atomic.Bool // shared with the sink
+	start uint32
 
 	mu      sync.Mutex      // guards the fields below
 	pending []*pendingBatch // unanswered batches, in the order in which they were written
@@ -44,7 +42,7 @@ type session struct {
 
 	sent, answered uint64        // records written to this child; records that it has answered
 	credit         uint64        // bound on sent, as last stated by the child
-	granted        bool          // this child, or any child before its start, has stated a credit
+	granted        bool          // the child has stated a credit
 	told           chan struct{} // closed and replaced at each answer
 }
 
@@ -61,7 +59,6 @@ func (s *Sink) newSession(p *child.Process) *session {
 	return &session{
 		p: p, start: max(1, s.starts.Add(1)), writing: make(chan struct{}, 1),
 		ended: make(chan struct{}), told: make(chan struct{}),
-		grants: &s.grants, granted: s.grants.Load(),
 	}
 }
 
@@ -97,7 +94,6 @@ func (t *session) handleLine(line []byte) error {
 	q.answered = t.answered
 	if a.Credit != nil {
 		t.credit, t.granted = *a.Credit, true
-		t.grants.Store(true)
 	}
 	close(t.told)
 	t.told = make(chan struct{})
@@ -106,18 +102,17 @@ func (t *session) handleLine(line []byte) error {
 }
 
 // awaitCredit waits until q fits into the child's credit, which is the total number of records that
-// the child has allowed so far. It then adds q to the unanswered batches. It does not wait in two
-// cases:
-//
-//   - Neither this child nor, before its start, another child of the sink has stated a credit.
-//   - All batches are answered. The child states a new credit only in an answer, so waiting for one
-//     would never end.
+// the child has allowed so far. It then adds q to the unanswered batches. Before its first answer,
+// the child gets only one batch, because a credit may follow. If the first answers have no credit,
+// awaitCredit does not wait. It never waits if all batches are answered: the child states a new
+// credit only in an answer, so waiting for one would never end.
 //
 // The caller must hold the token of t.writing. After an error, nothing was written.
 func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	for {
 		t.mu.Lock()
-		if !t.granted || len(t.pending) == 0 || t.sent+q.cost <= t.credit {
+		fits := t.worked && (!t.granted || t.sent+q.cost <= t.credit)
+		if fits || len(t.pending) == 0 {
 			t.sent += q.cost
 			t.pending = append(t.pending, q)
 			t.mu.Unlock()
