@@ -195,6 +195,9 @@ func (t *attempts) giveUpPlace(a *attempt) {
 	t.endPlace(a)
 	l.hanging.exclude(a)
 	t.hung(a)
+	if t.evidence.isProbe(a) {
+		t.breakers.failed(l, a, TimedOut)
+	}
 	t.lanes.refresh(l)
 }
 
