@@ -175,7 +175,7 @@ func (t *attempts) giveUpOvertaken(l *lane) {
 }
 
 // giveUpPlace makes attempt a, which probably hangs, give up its place in the window, within the
-// limit that [hanging] describes.
+// limit that [hanging] describes. A probe counts as failed then, so that the next one can follow.
 func (t *attempts) giveUpPlace(a *attempt) {
 	l := a.lane
 	if !a.placed {
