@@ -55,16 +55,23 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 	return out
 }
 
-// freshFirst reports whether the first new item can start at any lane. If so, a lane that got a
+// freshFirst reports whether the next new item can start at any lane. If so, a lane that got a
 // failed item last gets a new item next, before another failed one. So failing data takes at most
-// every second place of a lane.
+// every second place of a lane. New items that wait for an earlier item of their keys are passed
+// over.
 func (d *dispatcher) freshFirst() bool {
-	if d.backlog.fresh.ready.len() == 0 {
-		return false
+	q := &d.backlog.fresh
+	for q.ready.len() > 0 {
+		it := q.ready.at(0)
+		if d.settlement.replay.holds(it) {
+			return false
+		}
+		if only, inTurn := it.mayStart(); inTurn {
+			return only == nil
+		}
+		q.block(0)
 	}
-	it := d.backlog.fresh.ready.at(0)
-	only, inTurn := it.mayStart()
-	return inTurn && only == nil && !d.settlement.replay.holds(it)
+	return false
 }
 
 // sendFirsts starts the items with which Ordered lanes must continue after a failure (the first

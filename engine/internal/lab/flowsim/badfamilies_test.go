@@ -424,6 +424,16 @@ func TestOutageWithHangingData(t *testing.T) {
 	}
 }
 
+// TestOutageWithBlockedNewItems checks that failed items do not take all places of a worker while
+// the first of the new items waits for an earlier item of its key. In this run, the other new items
+// then waited forever.
+func TestOutageWithBlockedNewItems(t *testing.T) {
+	f := family{1, 0.5, "after: 10s", 0, "outage", "key", false}
+	if got := f.play(t, 2, false).goodput / f.omniscient(t, 2); got < 0.8 {
+		t.Errorf("%v: goodput is %.3f, want at least 0.8", f, got)
+	}
+}
+
 // TestFirstAttemptsHang checks that a worker soon delivers although its first attempts all hang
 // because of bad data. In this run, ten failures must not open its breaker.
 func TestFirstAttemptsHang(t *testing.T) {
