@@ -23,8 +23,8 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	} else {
 		a.limited = a.limited || !a.overdue && l.win.room(t.now) <= 0
 	}
-	if a.at >= 0 {
-		t.overdue.removeAt(a.at)
+	if a.heapIndex >= 0 {
+		t.deadlines.removeAt(a.heapIndex)
 	}
 	taken := 0.0 // cost that was delivered or rejected
 	switch e.Outcome {

@@ -8,14 +8,14 @@ import "time"
 // been applied to the lane and the item (concluded). The memory of attempts is reused; each use has
 // its own ID.
 type attempt struct {
-	id       uint64
-	slot     uint32
-	at       int // index in attempts.overdue; -1: not in it
-	item     *item
-	lane     *lane
-	sent     time.Duration
-	previous time.Duration // when the lane's previous attempt was sent
-	deadline time.Duration
+	id        uint64
+	slot      uint32
+	heapIndex int // index in attempts.deadlines; -1: not in it
+	item      *item
+	lane      *lane
+	sent      time.Duration
+	previous  time.Duration // when the lane's previous attempt was sent
+	deadline  time.Duration
 	// earlier than deadline: time from which the attempt may give up its place in the window; 0 if
 	// passed or unused
 	earlyDeadline time.Duration
@@ -85,12 +85,12 @@ type attempts struct {
 	evidence   *evidence
 	settlement *settlement
 
-	table   attemptTable
-	overdue deadlines
-	last    *attempt      // started last
-	runs    uint32        // of all Ordered lanes
-	lateAt  time.Duration // time of the last late Tick; 0: none
-	counts  counts
+	table     attemptTable
+	deadlines deadlines
+	last      *attempt      // started last
+	runs      uint32        // of all Ordered lanes
+	lateAt    time.Duration // time of the last late Tick; 0: none
+	counts    counts
 }
 
 // attemptTable holds the attempts that are not concluded, and those free for reuse.
@@ -113,7 +113,7 @@ func (t *attemptTable) add() *attempt {
 	}
 	t.serial++
 	a.id = t.serial<<slotBits | uint64(a.slot)
-	a.at = -1
+	a.heapIndex = -1
 	return a
 }
 
@@ -217,12 +217,12 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 		} else if wait := t.firstWait(l); wait > 0 {
 			a.earlyDeadline = t.now + wait
 		}
-		t.overdue.push(a)
+		t.deadlines.push(a)
 	}
 	if g := (breakerGate{lanes: t.lanes, lane: l}); g.isCautious() {
 		l.br.trial = a
 	}
 	t.lanes.updateRoom(l)
-	t.lanes.policy.changed(l.at, t.lanes.cands)
+	t.lanes.policy.changed(l.index, t.lanes.cands)
 	return a.deadline
 }

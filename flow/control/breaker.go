@@ -221,7 +221,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 		bs.lanes.timer.dirty = true
 		return
 	}
-	if b.shut() || l.at < 0 {
+	if b.shut() || !l.isUp() {
 		return
 	}
 	limit := bs.lanes.blame.streak(bs.cfg.Breaker.Failures)

@@ -265,7 +265,7 @@ func (g *group) compareIn(a *attempt, rtt float64, full bool) {
 		}
 		return
 	}
-	if a.sent < g.from || l.groupState.paused || l.at < 0 {
+	if a.sent < g.from || l.groupState.paused || !l.isUp() {
 		return
 	}
 	o := &l.groupState.seen[0]

@@ -221,7 +221,7 @@ func TestHeapAgainstSorting(t *testing.T) {
 		return &item{rank: rank{root: uint64(i)}, past: past{due: due}}
 	},
 		func(it *item) { heap.Push(&h, it) }, func(i int) { heap.Remove(&h, i) },
-		func() (*item, int) { return h[0], len(h) }, func(it *item) int { return it.at },
+		func() (*item, int) { return h[0], len(h) }, func(it *item) int { return it.heapIndex },
 		func(x, y *item) bool { return x.due < y.due || x.due == y.due && x.rank.less(&y.rank) })
 }
 
@@ -229,7 +229,7 @@ func TestDeadlinesAgainstSorting(t *testing.T) {
 	var h deadlines
 	againstSorting(t, 400, func(i int, due time.Duration) *attempt { return &attempt{id: uint64(i), deadline: due} },
 		h.push, h.removeAt, func() (*attempt, int) { return h[0].a, len(h) },
-		func(a *attempt) int { return a.at },
+		func(a *attempt) int { return a.heapIndex },
 		func(x, y *attempt) bool { return x.deadline < y.deadline || x.deadline == y.deadline && x.id < y.id })
 }
 

@@ -78,9 +78,9 @@ type past struct {
 
 	heldUntil time.Duration // end of its hold; 0: not held yet
 
-	due   time.Duration
-	at    int // index in the heap in which it waits
-	retry backoff.State
+	due       time.Duration
+	heapIndex int // in the heap in which it waits
+	retry     backoff.State
 }
 
 // division describes how an item is replaced by pieces, or how a piece settles. If an attempt
@@ -225,7 +225,7 @@ func (b *backlog) leave(it *item) {
 	case inRedo:
 		b.queueOf(it).remove(it)
 	case inDelay:
-		heap.Remove(&b.delayed, it.at)
+		heap.Remove(&b.delayed, it.heapIndex)
 	case inSuspects:
 		b.suspects.remove(it)
 	}

@@ -163,7 +163,7 @@ func (it *item) mayStart() (only *lane, ok bool) {
 			continue
 		}
 		l := s.holder
-		if s.interrupted || n.prev == nil || !l.limits.Ordered || l.run.broken || l.at < 0 || only != nil && only != l {
+		if s.interrupted || n.prev == nil || !l.limits.Ordered || l.run.broken || !l.isUp() || only != nil && only != l {
 			return nil, false
 		}
 		only = l

@@ -9,7 +9,7 @@ import (
 // lane is the machine's state of one worker.
 type lane struct {
 	num    int32
-	at     int // index in lanes.up and lanes.cands; -1: down
+	index  int // index in lanes.up and lanes.cands; -1: down
 	limits Limits
 	win    windowGate
 
@@ -45,6 +45,9 @@ type lane struct {
 	repeated bool // the last attempt was of an item sent before
 	stats    laneStats
 }
+
+// isUp reports whether the lane is up. A lane that is down takes no attempts, but some may still run.
+func (l *lane) isUp() bool { return l.index >= 0 }
 
 // orderedRun is the current run of an Ordered lane: attempts that take effect in the order of their
 // indexes, until one of them fails. The next run begins with the failed item, if the item is to be

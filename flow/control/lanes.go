@@ -88,7 +88,7 @@ func (t *gateTimer) add(now, at time.Duration) {
 // hide keeps dispatch from choosing this lane until unhide is called.
 func (ls *lanes) hide(num int32) {
 	if i, found := ls.find(num); found {
-		if at := ls.all[i].at; at >= 0 && ls.cands[at].Free {
+		if at := ls.all[i].index; at >= 0 && ls.cands[at].Free {
 			ls.cands[at].Free = false
 			ls.masked = append(ls.masked, at)
 			ls.policy.changed(at, ls.cands)
@@ -113,11 +113,11 @@ func (ls *lanes) pick(it *item) *lane {
 
 // bound reports whether the dispatch policy would choose l for the item if l were free.
 func (ls *lanes) bound(it *item, l *lane) bool {
-	was := ls.cands[l.at].Free
-	ls.cands[l.at].Free = true
+	was := ls.cands[l.index].Free
+	ls.cands[l.index].Free = true
 	i := ls.policy.Choose(ls.now, it.cost, it.hash, ls.cands)
-	ls.cands[l.at].Free = was
-	return i == l.at
+	ls.cands[l.index].Free = was
+	return i == l.index
 }
 
 func (ls *lanes) refreshAll() {
@@ -157,13 +157,13 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 	limits.InFlight = max(0, limits.InFlight)
 	i, found := ls.find(num)
 	if !found {
-		l := &lane{num: num, at: -1}
+		l := &lane{num: num, index: -1}
 		l.win = newWindowGate(ls.cfg.Window.New(), l, &ls.load)
 		ls.addLaneGates(l)
 		ls.all = slices.Insert(ls.all, i, l)
 	}
 	l := ls.all[i]
-	if wasDown = l.at < 0; wasDown {
+	if wasDown = !l.isUp(); wasDown {
 		l.lastStart = ls.now
 	}
 	l.hard.limit, l.wantOrdered = limits.InFlight, limits.Ordered
@@ -176,7 +176,7 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 
 // bringUp adds l to the lanes that are up, if it was down.
 func (ls *lanes) bringUp(l *lane) {
-	if l.at < 0 {
+	if !l.isUp() {
 		i, _ := slices.BinarySearchFunc(ls.up, l.num, func(x *lane, n int32) int { return int(x.num) - int(n) })
 		ls.up = slices.Insert(ls.up, i, l)
 		ls.cands = slices.Insert(ls.cands, i, dispatch.Candidate{Lane: l.num})
@@ -187,16 +187,16 @@ func (ls *lanes) bringUp(l *lane) {
 	ls.refresh(l)
 }
 
-// reindex sets the field at of the lanes in up[from:] to their indexes in up.
+// reindex sets the field index of the lanes in up[from:] to their indexes in up.
 func reindex(up []*lane, from int) {
 	for i := from; i < len(up); i++ {
-		up[i].at = i
+		up[i].index = i
 	}
 }
 
 func (ls *lanes) remove(num int32) {
 	i, found := ls.find(num)
-	if !found || ls.all[i].at < 0 {
+	if !found || !ls.all[i].isUp() {
 		return
 	}
 	l := ls.all[i]
@@ -208,8 +208,8 @@ func (ls *lanes) remove(num int32) {
 	if l.run.first != nil {
 		ls.clearFirst(l.run.first)
 	}
-	at := l.at
-	l.at = -1
+	at := l.index
+	l.index = -1
 	ls.refresh(l)
 	ls.up = slices.Delete(ls.up, at, at+1)
 	ls.cands = slices.Delete(ls.cands, at, at+1)
@@ -221,7 +221,7 @@ func (ls *lanes) remove(num int32) {
 
 // prune removes a lane that is down, if its last attempt has been concluded.
 func (ls *lanes) prune(l *lane) {
-	if l.at >= 0 || l.running.n > 0 || !l.run.concluded() {
+	if l.isUp() || l.running.n > 0 || !l.run.concluded() {
 		return
 	}
 	if i, found := ls.find(l.num); found && ls.all[i] == l {
@@ -237,14 +237,14 @@ func (ls *lanes) find(num int32) (int, bool) {
 // dispatch policy uses. It informs the policy.
 func (ls *lanes) refresh(l *lane) {
 	ls.updateRoom(l)
-	if l.at < 0 {
+	if !l.isUp() {
 		return
 	}
-	c := &ls.cands[l.at]
+	c := &ls.cands[l.index]
 	c.Known, c.Failures = l.est.known, l.failureRate
 	c.Mean, c.Rate, c.Service,
 		c.Base = l.est.mean, l.est.rate(), toDuration(l.est.service), l.win.cached.base
-	ls.policy.changed(l.at, ls.cands)
+	ls.policy.changed(l.index, ls.cands)
 }
 
 // updateRoom updates the number of items that l may take now, and the values for the dispatch
@@ -252,7 +252,7 @@ func (ls *lanes) refresh(l *lane) {
 func (ls *lanes) updateRoom(l *lane) {
 	places, ready, open, full := 0, false, false, false
 	switch {
-	case l.at < 0 || l.throttle.shut(ls.now):
+	case !l.isUp() || l.throttle.shut(ls.now):
 	case l.br.shut():
 		ready = !ls.global.active && l.br.probe == nil && l.win.load.n == 0 && ls.now >= l.br.until &&
 			!l.gates.shut(ls.now, forProbe)
@@ -269,10 +269,10 @@ func (ls *lanes) updateRoom(l *lane) {
 	ls.ready += one(ready) - one(l.ready)
 	ls.open += one(open) - one(l.open)
 	l.places, l.ready, l.open = places, ready, open
-	if l.at < 0 {
+	if !l.isUp() {
 		return
 	}
-	c := &ls.cands[l.at]
+	c := &ls.cands[l.index]
 	c.Free, c.Full = places > 0, full
 	c.LastAnswer, c.LastStart = l.lastAnswer, l.lastStart
 	c.InFlight, c.Work = l.win.load.n, (l.running.cost-l.hanging.excluded.cost)/l.win.widening()
@@ -295,7 +295,7 @@ func one(is bool) int {
 // anyway.
 func (ls *lanes) probe(l *lane, limited bool) {
 	d := &l.win.drain
-	if d.prober == nil || l.at < 0 || d.on && !d.over(ls.now) {
+	if d.prober == nil || !l.isUp() || d.on && !d.over(ls.now) {
 		return
 	}
 	ls.endProbe(l)

@@ -231,7 +231,7 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 			at, ok = d, true
 		}
 	}
-	if o := m.attempts.overdue; len(o) > 0 {
+	if o := m.attempts.deadlines; len(o) > 0 {
 		earlier(o[0].at, true)
 	}
 	if w := m.backlog.delayed; len(w) > 0 {

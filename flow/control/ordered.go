@@ -40,7 +40,7 @@ func (t *attempts) concludeRun(l *lane, out []Command) []Command {
 			l.run.halted = true
 			it := a.item
 			out = t.conclude(a, out)
-			if it.state == inRedo && l.at >= 0 && it.firstOf == nil && l.run.first == nil {
+			if it.state == inRedo && l.isUp() && it.firstOf == nil && l.run.first == nil {
 				it.firstOf, l.run.first = l, it
 				t.lanes.firsts++
 			}

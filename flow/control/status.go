@@ -121,7 +121,7 @@ func (m *Machine) Lane(num int32) (LaneStatus, bool) {
 
 func (m *Machine) laneStatus(l *lane) LaneStatus {
 	s := LaneStatus{
-		Lane: l.num, Up: l.at >= 0,
+		Lane: l.num, Up: l.isUp(),
 		State: l.win.State(), Reason: l.win.Reason(), Window: l.win.Limit(),
 		InFlight: l.running.n, InFlightCost: l.running.cost, Hanging: l.onTime.hanging(),
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.attempts.rto(l),

@@ -42,7 +42,7 @@ func (q *suspects) add(it *item) {
 }
 
 func (q *suspects) remove(it *item) {
-	heap.Remove(&q.waiting[it.account.class], it.at)
+	heap.Remove(&q.waiting[it.account.class], it.heapIndex)
 	q.n--
 }
 
