@@ -120,7 +120,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		if l.level.trial == a && l.hanging.ranks != nil {
 			l.hanging.ranks.dropLevel()
 		}
-		l.level.taken(t.now, a)
+		l.level.delivered(t.now, a)
 		if !l.win.drain.on { // while a measurement narrows the window, the level stays
 			l.level.dropIfAbove(l.win.cached.limit)
 		}
@@ -268,7 +268,7 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 			held += l.hanging.overtakers
 		}
 		// Attempts that seem to hang are load of the worker if they are only slow.
-		a.ahead += l.hanging.ranks.real() * (held + a.cost - a.ahead)
+		a.ahead += l.hanging.ranks.hungShare() * (held + a.cost - a.ahead)
 	}
 	l.hanging.countDelivered(a, seconds)
 	t.assessHanging(l)

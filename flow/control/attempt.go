@@ -61,13 +61,13 @@ type attempt struct {
 	groupLimited bool    // the group's window was the limit
 
 	// Ordered lanes.
-	ordered    bool
-	answered   bool // it is concluded when all earlier attempts of its run have been
-	outcome    Outcome
-	after      time.Duration
-	run, index uint32
-	next       *attempt // in the lane's run
-	held       []*item  // delivered pieces of its item, which settle when it is concluded
+	ordered         bool
+	answered        bool // it is concluded when all earlier attempts of its run have been
+	outcome         Outcome
+	after           time.Duration
+	run, index      uint32
+	next            *attempt // in the lane's run
+	deliveredPieces []*item  // delivered pieces of its item, which settle when it is concluded
 }
 
 // slotBits is the number of bits of an attempt's ID that hold its slot, the index in attemptTable.
@@ -106,7 +106,7 @@ func (t *attemptTable) add() *attempt {
 	if n := len(t.free); n > 0 {
 		a = t.free[n-1]
 		t.free = t.free[:n-1]
-		*a = attempt{slot: a.slot, held: a.held[:0]}
+		*a = attempt{slot: a.slot, deliveredPieces: a.deliveredPieces[:0]}
 	} else {
 		a = &attempt{slot: uint32(len(t.slots))}
 		t.slots = append(t.slots, a)
@@ -199,7 +199,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 // state. It also sets the time at which the attempt becomes overdue, and returns it. 0 means never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
-	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)
+	a.lostCost, a.level = l.onTime.lost.cost, l.win.atWorker(l.win.load.n-l.onTime.lost.n)
 	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
 	a.raised = l.est.raise > 0 && (!l.est.known || float64(l.win.load.n) > l.win.places())

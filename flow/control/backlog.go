@@ -27,7 +27,7 @@ type backlog struct {
 
 	keys      map[uint32]*keyState
 	keyed     int // items with keys
-	holding   int // items with keys that failed or are overdue: later items wait behind them
+	blocking  int // items with keys that failed or are overdue: later items wait behind them
 	freeItems []*item
 	freeKeys  []*keyState
 }
@@ -223,7 +223,7 @@ func (b *backlog) again(it *item, failed *lane) {
 		return
 	}
 	if failed != nil {
-		b.markHolding(it)
+		b.markBlocking(it)
 		it.needsToken = true
 		if !it.failedAt(failed) {
 			it.tried = append(it.tried, failed.num)

@@ -17,7 +17,7 @@ type breaker struct {
 	since  uint64        // lanes.delivered when the streak began, or at the last probe
 	probes int           // consecutive failed probes since the last wait
 	alive  bool          // the worker has answered since the breaker last closed
-	open   bool          // counted in lanes.opened
+	open   bool          // counted in lanes.openBreakers
 	// the lane is paused for a short time, because no further breaker may open now. Other lanes
 	// deliver, or this one is misconfigured
 	briefPause bool
@@ -71,7 +71,7 @@ const (
 	failureWeight  = 0.2             // of the newest outcome in the failure rate given to dispatch
 
 	probeBase           = 500 * time.Millisecond
-	maxProbeWaitOne     = 4 * time.Second // longest interval for one open lane while others deliver
+	maxProbeWaitOne     = 4 * time.Second // longest interval for one paused lane while others deliver
 	maxProbeWaitSeveral = 6 * time.Second // likewise for several: when one recovers, all are probed
 	maxProbeWaitEarly   = time.Second
 	maxProbeWait        = 30 * time.Second
@@ -107,12 +107,12 @@ type breakers struct {
 // open and the failure is part of a mass failure.
 func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	t := &bs.schedule
-	if first && (bs.lanes.opened <= 1 || !bs.schedule.isMassFailure(bs.now)) {
+	if first && (bs.lanes.openBreakers <= 1 || !bs.schedule.isMassFailure(bs.now)) {
 		t.doubling, t.last = doubling{since: bs.now}, bs.now
 	}
 	early := maxProbeWaitSeveral
 	// A probe of a hanging lane takes a whole timeout anyway, and costs little: probe it more often.
-	if bs.lanes.opened <= 1 || why == TimedOut {
+	if bs.lanes.openBreakers <= 1 || why == TimedOut {
 		early = maxProbeWaitOne
 	}
 	d := bs.jitter(t.next(bs.now, early, maxProbeWait), 0.75, 1)
@@ -257,7 +257,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 	switch {
 	case bs.lanes.mayOpen(l):
 		b.open = true
-		bs.lanes.opened++
+		bs.lanes.openBreakers++
 	case bs.lanes.delivered > b.since || why == Misconfigured:
 		b.briefPause = true
 		most = maxProbeWaitEarly
@@ -287,7 +287,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 // close closes the breaker of l. The window of l starts over.
 func (bs *breakers) close(l *lane) {
 	if l.br.open {
-		bs.lanes.opened--
+		bs.lanes.openBreakers--
 	}
 	if b := &l.br; b.fault == Retryable && b.rateBefore >= minRateDeliveries &&
 		bs.now-b.opened <= rateOutage &&

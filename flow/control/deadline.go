@@ -244,7 +244,7 @@ func (t *attempts) timeout(a *attempt) {
 	if breaker {
 		t.breakers.failed(l, a, TimedOut)
 	}
-	t.backlog.markHolding(it)
+	t.backlog.markBlocking(it)
 	t.backlog.requeue(it, l)
 }
 

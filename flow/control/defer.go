@@ -29,7 +29,7 @@ type deferring struct {
 	queue    []deferral       // in the order of at
 	newWaits []deferral       // waits that began in this step
 	asked    map[uint64]*item // items with a Defer that is not answered yet
-	held     amount           // kept by the owner
+	kept     amount           // by the owner
 	returned [numReturned]int // items offered again and not sent since
 }
 
@@ -177,7 +177,7 @@ func (d *deferring) next() (at time.Duration, ok bool) {
 // longer waits, or an attempt of it runs.
 func (s *settlement) deferAnswered(e *Event) {
 	d := &s.backlog.retrying.deferred
-	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}
+	d.kept = amount{int(e.Pieces), e.Cost, e.Bytes}
 	it := d.asked[e.Seq]
 	if it == nil {
 		return

@@ -79,7 +79,7 @@ func (d *dispatcher) spread(out []Command) []Command {
 			}
 			it = d.backlog.fresh.ready.at(n - 1)
 		}
-		if d.settlement.replay.holds(it) {
+		if d.settlement.replay.forbids(it) {
 			break
 		}
 		d.backlog.fresh.remove(it)

@@ -157,9 +157,9 @@ func (g *windowGate) widening() float64 {
 	return max(1, g.widen)
 }
 
-// held returns the number of attempts that the worker holds if n attempts have a place in the
+// atWorker returns the number of attempts that the worker holds if n attempts have a place in the
 // window. The others hang because of bad data, and are no load of the worker.
-func (g *windowGate) held(n int) int {
+func (g *windowGate) atWorker(n int) int {
 	widen := g.widening()
 	if widen <= 1 {
 		return n

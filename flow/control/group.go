@@ -77,7 +77,7 @@ const (
 	// about its mean, and each sample resembles its neighbours. So with fewer samples, independent
 	// lanes would be taken for a group.
 	groupSamples = 128
-	// minimum limit of the group, or the number of open lanes if that is lower. That many in flight
+	// minimum limit of the group, or the number of available lanes if that is lower. That many in flight
 	// keep a nearby server busy.
 	minGroupLimit = 10
 	// elasticity below which an experiment ends at once: three times its standard error
@@ -146,16 +146,16 @@ func (g *group) isFull() bool {
 	return g.lanes.load.cost > g.full
 }
 
-// bound computes the number and cost of items that may be in flight to all lanes together, from the
-// limit of the group's window. The parameter open is the number of open lanes. The limit is at
-// least this number, up to minGroupLimit, unless a measurement narrows the window.
-func (g *group) bound(open int) {
+// updateLimit computes the number and cost of items that may be in flight to all lanes together,
+// from the limit of the group's window. The limit is at least the number of available lanes, up to
+// minGroupLimit, unless a measurement narrows the window.
+func (g *group) updateLimit() {
 	if g.win == nil {
 		return
 	}
 	limit := max(1, g.win.Limit())
 	if !g.drain.on {
-		limit = max(limit, min(float64(open), minGroupLimit))
+		limit = max(limit, min(float64(g.lanes.available), minGroupLimit))
 	}
 	g.limit, g.unit = int(limit), g.mean
 	if g.batches {
@@ -177,7 +177,7 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 			s.Epoch = g.mean, a.totalCost, a.groupLimited, a.groupEpoch
 		g.win.OnSample(*s)
 		g.probe(a.groupLimited)
-		g.bound(g.lanes.open)
+		g.updateLimit()
 	}
 	switch {
 	case g.phase != noPhase:
@@ -216,13 +216,13 @@ func (g *group) meanRoundTrip() time.Duration {
 }
 
 // beginExperiment begins an experiment if at least half of the lanes in use, but no fewer than two,
-// are ready. A ready lane is open and has no rate limit. Its window is past the start-up, and
+// are ready. A ready lane is available and has no rate limit. Its window is past the start-up, and
 // follows from measured round trips.
 func (g *group) beginExperiment() {
 	g.nextAt = g.now + groupRetry
 	ready := 0
 	for _, l := range g.lanes.up {
-		if l.open && l.est.known && l.win.measures() && l.limit.rate == 0 {
+		if l.available && l.est.known && l.win.measures() && l.limit.rate == 0 {
 			ready++
 		}
 	}
@@ -376,7 +376,7 @@ func (g *group) regroup() {
 	g.win, g.since = g.cfg.Window.New(), g.now
 	g.drain.prober, _ = g.win.(window.Prober)
 	g.batches = g.win.Batches()
-	g.bound(g.lanes.open)
+	g.updateLimit()
 	for _, l := range g.lanes.up {
 		if l.win.Limit() > 1 { // the window has measured all lanes together instead of its worker
 			l.win.Reset(g.now)

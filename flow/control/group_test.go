@@ -92,7 +92,7 @@ func TestGroupBoundsTheSum(t *testing.T) {
 // double up to 6 s, and that an independent failure restarts the schedule.
 func TestProbesInTurn(t *testing.T) {
 	m := machine(t, 12)
-	m.lanes.opened = 6
+	m.lanes.openBreakers = 6
 	m.breakers.schedule.until = massFailureFor
 	last := time.Duration(0)
 	for i := range 8 {

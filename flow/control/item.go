@@ -66,7 +66,7 @@ type past struct {
 	state       itemState
 	counted     bool // in replay.started: sent at least once, so that a crash may repeat it
 	blocked     bool // see queue
-	holds       bool // counted in backlog.holding
+	blocking    bool // counted in backlog.blocking
 	decision    decision
 	poison      bool   // refused because of its account
 	waited      bool   // has waited, so that a lane that failed it may get its next attempt

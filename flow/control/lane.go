@@ -13,10 +13,10 @@ type lane struct {
 	limits Limits
 	win    windowGate
 
-	running load // attempts with a running Deliver
-	places  int  // further items that it may take now
-	ready   bool // its breaker needs a probe now
-	open    bool // up, and neither breaker, throttle nor standby gate is shut
+	running    load // attempts with a running Deliver
+	room       int  // further items that it may take now
+	needsProbe bool // its breaker needs a probe now
+	available  bool // up, and neither breaker, throttle nor standby gate is shut
 
 	onTime onTimeAttempts
 	level  level

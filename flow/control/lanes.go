@@ -19,19 +19,19 @@ type lanes struct {
 	all    []*lane              // up, or down with attempts in flight; by number
 	up     []*lane              // by number
 	cands  []dispatch.Candidate // of up
-	masked []int                // candidates hidden while one item chooses
+	hidden []int                // candidates hidden while one item chooses
 	shared gates                // of all lanes
 
-	places  int // further items that all lanes together may take now
-	free    int // lanes that may take further items now
-	ready   int // lanes with a breaker that needs a probe
-	open    int // lanes with the field open set
-	opened  int // lanes with an open breaker
-	firsts  int // Ordered lanes that wait for the first item of their next run
-	global  global
-	standby int     // lanes with a higher Limits.Standby take no items
-	probes  []*lane // lanes with a window narrowed to measure, oldest first
-	uptime  uptime
+	room         int // further items that all lanes together may take now
+	free         int // lanes that may take further items now
+	probesDue    int // lanes with a breaker that needs a probe
+	available    int // lanes with the field available set
+	openBreakers int // lanes with an open breaker
+	firsts       int // Ordered lanes that wait for the first item of their next run
+	global       global
+	standby      int     // lanes with a higher Limits.Standby take no items
+	probes       []*lane // lanes with a window narrowed to measure, oldest first
+	uptime       uptime
 
 	delivered    uint64 // delivered attempts
 	load         load   // attempts with a place in a window
@@ -90,14 +90,14 @@ func (ls *lanes) hide(num int32) {
 	if i, found := ls.find(num); found {
 		if at := ls.all[i].index; at >= 0 && ls.cands[at].Free {
 			ls.cands[at].Free = false
-			ls.masked = append(ls.masked, at)
+			ls.hidden = append(ls.hidden, at)
 			ls.policy.changed(at, ls.cands)
 		}
 	}
 }
 
 func (ls *lanes) unhide() {
-	for _, i := range ls.masked {
+	for _, i := range ls.hidden {
 		ls.cands[i].Free = true
 		ls.policy.changed(i, ls.cands)
 	}
@@ -202,7 +202,7 @@ func (ls *lanes) remove(num int32) {
 	l := ls.all[i]
 	ls.endProbe(l)
 	if l.br.open {
-		ls.opened--
+		ls.openBreakers--
 	}
 	l.br = breaker{}
 	if l.run.first != nil {
@@ -250,30 +250,30 @@ func (ls *lanes) refresh(l *lane) {
 // updateRoom updates the number of items that l may take now, and the values for the dispatch
 // policy that the start of an attempt can change. It does not inform the policy.
 func (ls *lanes) updateRoom(l *lane) {
-	places, ready, open, full := 0, false, false, false
+	room, needsProbe, available, full := 0, false, false, false
 	switch {
 	case !l.isUp() || l.throttle.shut(ls.now):
 	case l.br.shut():
-		ready = !ls.global.active && l.br.probe == nil && l.win.load.n == 0 && ls.now >= l.br.until &&
-			!l.gates.shut(ls.now, forProbe)
+		needsProbe = !ls.global.active && l.br.probe == nil && l.win.load.n == 0 &&
+			ls.now >= l.br.until && !l.gates.shut(ls.now, forProbe)
 	default:
-		open = ls.isInUse(l)
-		if places = l.gates.items.room(ls.now); places > 0 {
+		available = ls.isInUse(l)
+		if room = l.gates.items.room(ls.now); room > 0 {
 			load := l.gates.loads.room(ls.now)
-			full = load == 0 && places == unlimited
-			places = min(places, load)
+			full = load == 0 && room == unlimited
+			room = min(room, load)
 		}
 	}
-	ls.places += places - l.places
-	ls.free += one(places > 0) - one(l.places > 0)
-	ls.ready += one(ready) - one(l.ready)
-	ls.open += one(open) - one(l.open)
-	l.places, l.ready, l.open = places, ready, open
+	ls.room += room - l.room
+	ls.free += one(room > 0) - one(l.room > 0)
+	ls.probesDue += one(needsProbe) - one(l.needsProbe)
+	ls.available += one(available) - one(l.available)
+	l.room, l.needsProbe, l.available = room, needsProbe, available
 	if !l.isUp() {
 		return
 	}
 	c := &ls.cands[l.index]
-	c.Free, c.Full = places > 0, full
+	c.Free, c.Full = room > 0, full
 	c.LastAnswer, c.LastStart = l.lastAnswer, l.lastStart
 	c.InFlight, c.Work = l.win.load.n, (l.running.cost-l.hanging.excluded.cost)/l.win.widening()
 	if !l.est.known && l.win.starter != nil { // dispatch chooses unknown lanes only if nothing is in flight there
@@ -325,7 +325,7 @@ func (ls *lanes) endProbe(l *lane) {
 	}
 }
 
-// uptime measures the total time in which at least one lane was open and the machine was not in the
+// uptime measures the total time in which at least one lane was available and the machine was not in the
 // global backoff (the pause of all lanes when none delivers). The limit End.Elapsed of an item
 // counts only this time.
 type uptime struct {
@@ -333,7 +333,7 @@ type uptime struct {
 	up           bool
 }
 
-// update notes whether a lane is open from now on.
+// update notes whether a lane is available from now on.
 func (u *uptime) update(now time.Duration, up bool) {
 	if u.up {
 		u.total += now - u.since

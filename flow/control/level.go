@@ -43,8 +43,8 @@ type level struct {
 }
 
 type outcomeAt struct {
-	level int32
-	taken bool
+	level     int32
+	delivered bool
 }
 
 const (
@@ -76,8 +76,8 @@ const (
 // delivery suggests that the worker does not refuse from that number in flight on.
 var logRefuses = math.Log(levelRefuses)
 
-// taken notes the delivery of an attempt.
-func (v *level) taken(now time.Duration, a *attempt) {
+// delivered notes the delivery of an attempt.
+func (v *level) delivered(now time.Duration, a *attempt) {
 	v.add(a, true)
 	v.score = max(0, v.score+logRefuses)
 	if v.trial == a {
@@ -128,7 +128,7 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		for _, o := range v.recent[:min(v.n, levelRecent)] {
 			switch {
 			case int(o.level) < v.low:
-			case o.taken:
+			case o.delivered:
 				delivered++
 			default:
 				v.beyond++
@@ -209,11 +209,11 @@ func (v *level) logOdds(from int) float64 {
 	var takenBelow, refusedBelow, taken, refused float64
 	for _, o := range v.recent[:min(v.n, levelRecent)] {
 		switch below := int(o.level) < from; {
-		case below && o.taken:
+		case below && o.delivered:
 			takenBelow++
 		case below:
 			refusedBelow++
-		case o.taken:
+		case o.delivered:
 			taken++
 		default:
 			refused++

@@ -180,7 +180,7 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		out = m.backlog.retrying.deferred.report(m.backlog, out)
 	}
 	m.findGate()
-	m.lanes.uptime.update(m.now, m.lanes.open > 0 && !m.lanes.global.active)
+	m.lanes.uptime.update(m.now, m.lanes.available > 0 && !m.lanes.global.active)
 	return out
 }
 
@@ -261,7 +261,7 @@ func (m *Machine) Room() bool {
 		return false
 	}
 	full := m.backlog.full()
-	closed := m.lanes.global.active || m.lanes.open == 0 && m.lanes.opened > 0
+	closed := m.lanes.global.active || m.lanes.available == 0 && m.lanes.openBreakers > 0
 	if closed && fresh == 0 && !(full && behind.n > 0) {
 		return true
 	}
@@ -275,7 +275,7 @@ func (m *Machine) Room() bool {
 		fresh < m.cfg.Ahead {
 		return true
 	}
-	return fresh < min(m.lanes.places, m.group.room())+m.lanes.ready
+	return fresh < min(m.lanes.room, m.group.room())+m.lanes.probesDue
 }
 
 // Idle reports whether the machine has no unsettled item: none waits, is in flight, or is being cut

@@ -7,10 +7,10 @@ import "cmp"
 // sendProbes sends one item to each lane with a breaker that needs a probe.
 func (d *dispatcher) sendProbes(out []Command) []Command {
 	for _, l := range d.lanes.up {
-		if d.lanes.ready == 0 {
+		if d.lanes.probesDue == 0 {
 			break
 		}
-		if !l.ready {
+		if !l.needsProbe {
 			continue
 		}
 		if it := d.probeItem(l); it != nil {
@@ -66,7 +66,7 @@ func (d *dispatcher) probeItem(l *lane) (best *item) {
 	}
 	for i := range min(d.backlog.fresh.ready.len(), d.cfg.Ahead) {
 		it := d.backlog.fresh.ready.at(i)
-		if d.settlement.replay.holds(it) {
+		if d.settlement.replay.forbids(it) {
 			break
 		}
 		if d.probeFits(it, l) {

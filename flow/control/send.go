@@ -13,7 +13,7 @@ func (d *dispatcher) dispatch(out []Command) []Command {
 	if d.lanes.global.active {
 		return d.sendGlobalProbe(out)
 	}
-	if d.lanes.ready > 0 {
+	if d.lanes.probesDue > 0 {
 		out = d.sendProbes(out)
 	}
 	out = d.sendWaiting(out)
@@ -64,7 +64,7 @@ func (d *dispatcher) freshFirst() bool {
 	}
 	it := d.backlog.fresh.ready.at(0)
 	only, inTurn := it.mayStart()
-	return inTurn && only == nil && !d.settlement.replay.holds(it)
+	return inTurn && only == nil && !d.settlement.replay.forbids(it)
 }
 
 // sendFirsts starts the items with which Ordered lanes must continue after a failure (the first
@@ -103,7 +103,7 @@ func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 			break
 		}
 		it := b.at(i)
-		if d.settlement.replay.holds(it) {
+		if d.settlement.replay.forbids(it) {
 			break
 		}
 		l, delay := d.choose(it)
@@ -145,7 +145,7 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 		d.lanes.clearFirst(it) // an older item of its keys comes first
 		return nil, false
 	case only != nil:
-		if only.places == 0 {
+		if only.room == 0 {
 			return nil, false
 		}
 		return only, false
@@ -155,7 +155,7 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 			if it.failedAt(l) && !it.waited {
 				return nil, true
 			}
-			if l.open && !l.gates.shut(d.now, forFirst) {
+			if l.available && !l.gates.shut(d.now, forFirst) {
 				return l, false
 			}
 			return nil, false
@@ -169,7 +169,7 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 }
 
 // mayReturn reports whether an item may return to l, which did not deliver it. It may if l did not
-// fail the item, or if every other open lane has failed it, too, or runs it. A dispatch policy that
+// fail the item, or if every other available lane has failed it, too, or runs it. A dispatch policy that
 // assigns items to lanes decides this itself.
 func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 	switch {
@@ -179,7 +179,7 @@ func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 		return true
 	}
 	for _, o := range d.lanes.up {
-		if o != l && o.open && !it.failedAt(o) && !it.runsAt(o) {
+		if o != l && o.available && !it.failedAt(o) && !it.runsAt(o) {
 			return false
 		}
 	}
@@ -199,16 +199,16 @@ func (d *dispatcher) chooseBound(it *item) (*lane, bool) {
 }
 
 // chooseOther is choose for a dispatch policy that assigns no item to a certain lane. While another
-// lane is open, it avoids the lanes that failed the item. It always avoids the lanes where the item
+// lane is available, it avoids the lanes that failed the item. It always avoids the lanes where the item
 // still runs.
 func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
-	// Usually counting is enough: more lanes are open than have failed or run the item.
-	other := d.lanes.open > len(it.tried)+len(it.running)
+	// Usually counting is enough: more lanes are available than have failed or run the item.
+	other := d.lanes.available > len(it.tried)+len(it.running)
 	if !other {
 		again := false
 		for _, l := range d.lanes.up {
 			switch {
-			case !l.open || it.runsAt(l):
+			case !l.available || it.runsAt(l):
 			case it.failedAt(l):
 				again = true
 			default:
@@ -219,7 +219,7 @@ func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 			return nil, true
 		}
 	}
-	d.lanes.masked = d.lanes.masked[:0]
+	d.lanes.hidden = d.lanes.hidden[:0]
 	if other {
 		for _, num := range it.tried {
 			d.lanes.hide(num)
@@ -236,7 +236,7 @@ func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 			}
 		}
 	}
-	if len(d.lanes.masked) == d.lanes.free {
+	if len(d.lanes.hidden) == d.lanes.free {
 		d.lanes.unhide()
 		return nil, false
 	}

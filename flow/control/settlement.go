@@ -120,7 +120,7 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 		it.number = p.number
 		it.cut.byID, it.cut.byLane = p.cut.byID, p.cut.byLane
 		if p.by != nil {
-			p.by.held = append(p.by.held, it)
+			p.by.deliveredPieces = append(p.by.deliveredPieces, it)
 		} else {
 			out = s.settle(it, it.cut.byID, it.cut.byLane, out)
 		}
@@ -161,11 +161,11 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 // delivered pieces of the Split that the machine has already got by Piece events. Later pieces
 // settle when their events arrive.
 func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
-	for _, it := range a.held {
+	for _, it := range a.deliveredPieces {
 		out = s.settle(it, it.cut.byID, it.cut.byLane, out)
 	}
-	clear(a.held)
-	a.held = a.held[:0]
+	clear(a.deliveredPieces)
+	a.deliveredPieces = a.deliveredPieces[:0]
 	if a.item.by == a {
 		a.item.by = nil
 	}

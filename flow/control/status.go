@@ -67,10 +67,10 @@ type LaneStatus struct {
 func (m *Machine) Status() Status {
 	s := Status{
 		Waiting: m.backlog.fresh.len() + m.backlog.retrying.n +
-			m.backlog.retrying.deferred.held.n,
-		Retrying:      m.backlog.retrying.n + m.backlog.retrying.deferred.held.n,
-		Deferred:      m.backlog.retrying.deferred.held.n,
-		WaitingCost:   m.backlog.retrying.deferred.held.cost,
+			m.backlog.retrying.deferred.kept.n,
+		Retrying:      m.backlog.retrying.n + m.backlog.retrying.deferred.kept.n,
+		Deferred:      m.backlog.retrying.deferred.kept.n,
+		WaitingCost:   m.backlog.retrying.deferred.kept.cost,
 		ReplayBytes:   m.settlement.replay.started + m.settlement.replay.unsaved,
 		Settled:       m.settlement.counts.settled,
 		Withdrawn:     m.settlement.counts.withdrawn,

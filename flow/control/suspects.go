@@ -155,7 +155,7 @@ func (d *dispatcher) suspectLane(it *item) (best *lane) {
 		return nil
 	}
 	for _, l := range d.lanes.up {
-		if !l.open || l.gates.shut(d.now, forSuspect) ||
+		if !l.available || l.gates.shut(d.now, forSuspect) ||
 			l.onTime.ofSuspects >= maxSuspectsPerLane || it.runsAt(l) ||
 			only != nil && only != l || d.lanes.policy.binds && !d.lanes.bound(it, l) {
 			continue
