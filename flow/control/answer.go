@@ -38,7 +38,7 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 		a.overtaken = l.onTime.overtaken(a)
 	}
 	if taken > 0 {
-		l.onTime.deliver(a, taken)
+		l.onTime.recordDelivery(a, taken)
 	}
 	l.onTime.drop(a)
 	a.late = a.overdue
@@ -121,7 +121,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 			l.hanging.ranks.dropLevel()
 		}
 		l.level.delivered(t.now, a)
-		if !l.win.drain.on { // while a measurement narrows the window, the level stays
+		if !l.win.probe.on { // while a measurement narrows the window, the level stays
 			l.level.dropIfAbove(l.win.cached.limit)
 		}
 	}
@@ -140,7 +140,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	if t.group.phase <= wholePhase && (first || !a.raised) {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
-			t.lanes.probe(l, a.limited && t.backlog.consecutiveNew >= busySource)
+			t.lanes.updateWindowProbe(l, a.limited && t.backlog.consecutiveNew >= busySource)
 		}
 		l.win.refresh()
 	}
@@ -153,42 +153,42 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 // window) and to the item: the item is settled, refused, replaced by pieces or sent again.
 func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	l, it := a.lane, a.item
-	t.land(a)
+	t.detach(a)
 	switch a.outcome {
 	case Delivered:
-		t.breakers.succeeded(l, a)
+		t.breakers.recordSuccess(l, a)
 		out = t.settlement.deliver(it, a, out)
 	case Throttled:
 		t.breakers.throttle(a)
 		t.backlog.budget.refund(a, t.now)
-		t.backlog.put(it, nil)
-		it.waited = it.waited || it.state == inRedo // the throttle gate makes the item wait
+		t.backlog.requeueAnswered(it, nil)
+		it.waited = it.waited || it.state == inRetry // the throttle gate makes the item wait
 	case Retryable, TimedOut:
 		if t.settlement.countDeath(a) {
-			t.breakers.succeeded(l, a)
+			t.breakers.recordSuccess(l, a)
 			out = t.settlement.refuseAsPoison(it, out)
 			break
 		}
 		t.nack(a)
-		t.backlog.put(it, l)
+		t.backlog.requeueAnswered(it, l)
 	case Rejected:
-		t.breakers.succeeded(l, a)
+		t.breakers.recordSuccess(l, a)
 		out = t.settlement.reject(it, out)
 	case Misconfigured:
 		if !a.canceled {
 			l.stats.failed++
-			t.breakers.failed(l, a, Misconfigured)
+			t.breakers.recordFailure(l, a, Misconfigured)
 		}
 		t.backlog.budget.refund(a, t.now)
-		t.backlog.put(it, nil)
+		t.backlog.requeueAnswered(it, nil)
 	case Split:
 		if a.partial {
-			t.breakers.succeeded(l, a)
+			t.breakers.recordSuccess(l, a)
 		} else {
 			t.nack(a)
 		}
 		out = t.settlement.settlePieces(a, out)
-		t.backlog.put(it, l) // does nothing if pieces follow
+		t.backlog.requeueAnswered(it, l) // does nothing if pieces follow
 	}
 	out = t.settlement.carryOutDecision(it, out)
 	t.breakers.releaseProbe(a)
@@ -197,9 +197,9 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	return out
 }
 
-// land removes the attempt from the running attempts of its item. It also decrements the in-flight
+// detach removes the attempt from the running attempts of its item. It also decrements the in-flight
 // counts of the item's keys.
-func (t *attempts) land(a *attempt) {
+func (t *attempts) detach(a *attempt) {
 	a.item.drop(a)
 	t.backlog.countInFlight(a.item, a.lane, -1)
 }
@@ -229,7 +229,7 @@ func (t *attempts) nack(a *attempt) {
 		if why == Split { // which settled nothing
 			why = Retryable
 		}
-		t.breakers.failed(l, a, why)
+		t.breakers.recordFailure(l, a, why)
 	}
 }
 

@@ -57,7 +57,7 @@ func (g *breakerGate) next(time.Duration) (time.Duration, bool) {
 // isCautious reports whether the next failure would open the breaker.
 func (g *breakerGate) isCautious() bool {
 	b := &g.lane.br
-	return b.streak > 0 && !b.shut() && b.streak == g.lanes.blame.streak(g.lanes.cfg.Breaker.Failures)-1
+	return b.streak > 0 && !b.shut() && b.streak == g.lanes.blame.streakLimit(g.lanes.cfg.Breaker.Failures)-1
 }
 
 func (b *breaker) shut() bool { return b.open || b.briefPause }
@@ -132,8 +132,8 @@ func (bs *breakers) wait(o *outage, most time.Duration) time.Duration {
 	return bs.jitter(o.next(bs.now, maxProbeWaitEarly, cmp.Or(most, maxProbeWait)), 0.5, 1)
 }
 
-// succeeded notes that l is alive: it delivered an item or gave another proper answer.
-func (bs *breakers) succeeded(l *lane, a *attempt) {
+// recordSuccess notes that l is alive: it delivered an item or gave another proper answer.
+func (bs *breakers) recordSuccess(l *lane, a *attempt) {
 	b := &l.br
 	l.throttle.accepted(bs.now)
 	bs.schedule.chance *= 1 - 1/chanceMemory
@@ -168,8 +168,8 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 	}
 }
 
-// failed notes a failure of l: a nack, a timeout, or a misconfiguration.
-func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
+// recordFailure notes a failure of l: a nack, a timeout, or a misconfiguration.
+func (bs *breakers) recordFailure(l *lane, a *attempt, why Outcome) {
 	b := &l.br
 	b.alive = b.alive || why != TimedOut
 	l.failureRate += failureWeight * (1 - l.failureRate)
@@ -224,7 +224,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	if b.shut() || !l.isUp() {
 		return
 	}
-	limit := bs.lanes.blame.streak(bs.cfg.Breaker.Failures)
+	limit := bs.lanes.blame.streakLimit(bs.cfg.Breaker.Failures)
 	enough := limit > 0 && b.streak >= limit
 	// In a mass failure one failure is enough, or two if data is bad.
 	sudden := bs.schedule.isMassFailure(bs.now) && why != TimedOut && limit > 0 &&
@@ -240,7 +240,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 // probeAgainNow counts a failed probe, and reports whether another one follows at once. It does if
 // bad data may have failed the probe, but not after Misconfigured, which data does not cause.
 func (bs *breakers) probeAgainNow(probes *int, why Outcome) bool {
-	if *probes++; why != Misconfigured && *probes < bs.lanes.blame.probes() {
+	if *probes++; why != Misconfigured && *probes < bs.lanes.blame.probeLimit() {
 		return true
 	}
 	*probes = 0
@@ -279,7 +279,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 		b.until = max(b.until, bs.now+bs.jitter(rateSpan, 1, 1.05))
 	}
 	b.since = bs.lanes.delivered
-	bs.lanes.endProbe(l)
+	bs.lanes.endWindowProbe(l)
 	bs.lanes.timer.dirty = true
 	bs.lanes.failover()
 }
@@ -297,7 +297,7 @@ func (bs *breakers) close(l *lane) {
 	l.br = breaker{}
 	l.level.reset()
 	l.failureRate = 0
-	bs.lanes.endProbe(l)
+	bs.lanes.endWindowProbe(l)
 	l.win.Reset(bs.now)
 	l.win.refresh()
 	bs.schedule.doubling, bs.schedule.last = doubling{since: bs.now}, bs.now

@@ -167,7 +167,7 @@ func (t *attempts) explainable(l *lane) int {
 		return n
 	}
 	start := startTimeouts
-	if opens := t.evidence.blame.streak(t.cfg.Breaker.Failures); opens > 0 {
+	if opens := t.evidence.blame.streakLimit(t.cfg.Breaker.Failures); opens > 0 {
 		start = min(start, opens) // that many failures open the breaker
 	}
 	return max(n, start)
@@ -242,10 +242,10 @@ func (t *attempts) timeout(a *attempt) {
 		}
 	}
 	if breaker {
-		t.breakers.failed(l, a, TimedOut)
+		t.breakers.recordFailure(l, a, TimedOut)
 	}
 	t.backlog.markBlocking(it)
-	t.backlog.requeue(it, l)
+	t.backlog.requeueOverdue(it, l)
 }
 
 // A late Tick shows that this process was held up, for example by other processes, a garbage

@@ -107,7 +107,7 @@ func (d *deferring) waitsNow(b *backlog, it *item) bool {
 // bucket is empty. In the queue they would keep their data in memory, and a restart would forget
 // their last attempts.
 func (b *backlog) deferWithoutToken() {
-	ready := &b.redoWithToken.ready
+	ready := &b.retryWithToken.ready
 	for i := 0; b.cfg.Defer && i < min(ready.len(), maxScan); {
 		it := ready.at(i)
 		if it.waited || it.keyed() || it.firstOf != nil {

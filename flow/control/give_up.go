@@ -34,7 +34,7 @@ func (e *End) reached(r *account, uptime time.Duration) bool {
 // giveUp refuses the items that have reached the limits of Config.End.
 func (s *settlement) giveUp(out []Command) []Command {
 	for _, e := range s.backlog.suspects.toGiveUp {
-		if e.isOpen() && e.item.decision == undecided {
+		if e.isActive() && e.item.decision == undecided {
 			out = s.carryOutDecision(e.item, s.refuseAsPoison(e.item, out))
 		}
 	}

@@ -33,7 +33,7 @@ type group struct {
 
 	win     window.Window // of all lanes together; nil: the lanes are not a group
 	batches bool          // the limit of win counts items instead of cost
-	drain   drain
+	probe   windowProbe
 	mean    float64 // mean cost of an item
 	limit   int     // items that may be in flight
 	unit    float64 // cost that counts as one item; 0: items are counted
@@ -154,7 +154,7 @@ func (g *group) updateLimit() {
 		return
 	}
 	limit := max(1, g.win.Limit())
-	if !g.drain.on {
+	if !g.probe.on {
 		limit = max(limit, min(float64(g.lanes.available), minGroupLimit))
 	}
 	g.limit, g.unit = int(limit), g.mean
@@ -176,7 +176,7 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 		s.Mean, s.InFlightAtSend, s.Limited,
 			s.Epoch = g.mean, a.totalCost, a.groupLimited, a.groupEpoch
 		g.win.OnSample(*s)
-		g.probe(a.groupLimited)
+		g.updateProbe(a.groupLimited)
 		g.updateLimit()
 	}
 	switch {
@@ -189,9 +189,9 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 
 const groupMean = 0.02 // weight of the newest item's cost
 
-// probe starts or ends a measurement of the group's drained round trip, if that is due.
-func (g *group) probe(limited bool) {
-	d := &g.drain
+// updateProbe starts or ends a measurement of the group's drained round trip, if that is due.
+func (g *group) updateProbe(limited bool) {
+	d := &g.probe
 	if d.prober == nil || d.on && !d.over(g.now) {
 		return
 	}
@@ -226,12 +226,12 @@ func (g *group) beginExperiment() {
 			ready++
 		}
 	}
-	if g.drain.on || g.lanes.global.active || ready < 2 || 2*ready < g.lanes.inUse() {
+	if g.probe.on || g.lanes.global.active || ready < 2 || 2*ready < g.lanes.inUse() {
 		return
 	}
 	for _, l := range g.lanes.up {
 		l.groupState.seen = [2]observation{}
-		g.lanes.endProbe(l)
+		g.lanes.endWindowProbe(l)
 	}
 	g.phase, g.began, g.n, g.notFull = wholePhase, g.now, 0, 0
 	g.from = g.now
@@ -374,7 +374,7 @@ func (g *group) regroup() {
 		return
 	}
 	g.win, g.since = g.cfg.Window.New(), g.now
-	g.drain.prober, _ = g.win.(window.Prober)
+	g.probe.prober, _ = g.win.(window.Prober)
 	g.batches = g.win.Batches()
 	g.updateLimit()
 	for _, l := range g.lanes.up {

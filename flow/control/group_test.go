@@ -123,7 +123,7 @@ func TestMassFailure(t *testing.T) {
 		m := machine(t, 12)
 		m.breakers.schedule.until, m.breakers.schedule.chance = massFailureFor, chance
 		l := m.lanes.up[3]
-		m.breakers.failed(l, &attempt{lane: l}, Retryable)
+		m.breakers.recordFailure(l, &attempt{lane: l}, Retryable)
 		if l.br.open != (chance == 0) {
 			t.Errorf("with %g chance errors lately the first error of a lane opens its breaker: %v", chance, l.br.open)
 		}

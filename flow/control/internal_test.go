@@ -319,8 +319,8 @@ func TestLaneIsStatus(t *testing.T) {
 // TestKnowledgeOfABreaker checks the number of failures that open a breaker. If many attempts hang,
 // more failures are needed. The first delivery of a lane does not lower the number.
 func TestKnowledgeOfABreaker(t *testing.T) {
-	b := blame{first: 12, atOnce: 12, hangs: hangShare{hung: 22, delivered: 12}}
-	if n := b.streak(3); n < 20 {
+	b := blame{firstAttempts: 12, firstDelivered: 12, hangs: hangShare{hung: 22, delivered: 12}}
+	if n := b.streakLimit(3); n < 20 {
 		t.Errorf("%d failures open a breaker if most attempts hang, want at least 20", n)
 	}
 	b = blame{hangs: hangShare{delivered: 10}}
@@ -328,9 +328,9 @@ func TestKnowledgeOfABreaker(t *testing.T) {
 		l := &lane{stats: laneStats{delivered: 1}}
 		it := &item{}
 		it.number = 1
-		b.acknowledge(it, &attempt{lane: l})
+		b.recordDelivery(it, &attempt{lane: l})
 	}
-	if n := b.streak(3); n != 20 {
+	if n := b.streakLimit(3); n != 20 {
 		t.Errorf("%d failures open a breaker after the first deliveries of ten lanes, want 20", n)
 	}
 }

@@ -30,7 +30,7 @@ type lanes struct {
 	firsts       int // Ordered lanes that wait for the first item of their next run
 	global       global
 	standby      int     // lanes with a higher Limits.Standby take no items
-	probes       []*lane // lanes with a window narrowed to measure, oldest first
+	windowProbes []*lane // lanes with a window narrowed to measure, oldest first
 	uptime       uptime
 
 	delivered    uint64 // delivered attempts
@@ -111,8 +111,8 @@ func (ls *lanes) pick(it *item) *lane {
 	return nil
 }
 
-// bound reports whether the dispatch policy would choose l for the item if l were free.
-func (ls *lanes) bound(it *item, l *lane) bool {
+// wouldPick reports whether the dispatch policy would choose l for the item if l were free.
+func (ls *lanes) wouldPick(it *item, l *lane) bool {
 	was := ls.cands[l.index].Free
 	ls.cands[l.index].Free = true
 	i := ls.policy.Choose(ls.now, it.cost, it.hash, ls.cands)
@@ -133,7 +133,7 @@ func (ls *lanes) restarted(l *lane, r *Report) {
 		return
 	}
 	if l.workerID != 0 {
-		ls.endProbe(l)
+		ls.endWindowProbe(l)
 		l.est, l.reportsTimes = estimator{}, false
 		l.hanging.ranks, l.win.widen = nil, 1
 		l.win.Reset(ls.now)
@@ -200,7 +200,7 @@ func (ls *lanes) remove(num int32) {
 		return
 	}
 	l := ls.all[i]
-	ls.endProbe(l)
+	ls.endWindowProbe(l)
 	if l.br.open {
 		ls.openBreakers--
 	}
@@ -289,39 +289,39 @@ func one(is bool) int {
 	return 0
 }
 
-// probe begins or ends a measurement of the drained round trip of l (the round trip without a queue
+// updateWindowProbe begins or ends a measurement of the drained round trip of l (the round trip without a queue
 // at the worker), if that is due. At most a tenth of the lanes, but always one, may measure at a
 // time. Only a lane that is used to its limit (limited) needs this: the queues of other lanes drain
 // anyway.
-func (ls *lanes) probe(l *lane, limited bool) {
-	d := &l.win.drain
+func (ls *lanes) updateWindowProbe(l *lane, limited bool) {
+	d := &l.win.probe
 	if d.prober == nil || !l.isUp() || d.on && !d.over(ls.now) {
 		return
 	}
-	ls.endProbe(l)
+	ls.endWindowProbe(l)
 	if !d.due(ls.now, ls.jitter) || !limited {
 		return
 	}
-	if len(ls.probes) >= max(1, len(ls.up)/10) {
-		if oldest := ls.probes[0]; ls.now >= oldest.win.drain.ends {
-			ls.endProbe(oldest)
+	if len(ls.windowProbes) >= max(1, len(ls.up)/10) {
+		if oldest := ls.windowProbes[0]; ls.now >= oldest.win.probe.ends {
+			ls.endWindowProbe(oldest)
 			ls.refresh(oldest)
 		}
 		return
 	}
-	ls.probes = append(ls.probes, l)
+	ls.windowProbes = append(ls.windowProbes, l)
 	d.begin(ls.now, l.est.smoothed())
 	l.win.refresh()
 }
 
-func (ls *lanes) endProbe(l *lane) {
-	if !l.win.drain.on {
+func (ls *lanes) endWindowProbe(l *lane) {
+	if !l.win.probe.on {
 		return
 	}
-	l.win.drain.end(ls.now)
+	l.win.probe.end(ls.now)
 	l.win.refresh()
-	if i := slices.Index(ls.probes, l); i >= 0 {
-		ls.probes = slices.Delete(ls.probes, i, i+1)
+	if i := slices.Index(ls.windowProbes, l); i >= 0 {
+		ls.windowProbes = slices.Delete(ls.windowProbes, i, i+1)
 	}
 }
 

@@ -289,7 +289,7 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 			i := rnd.IntN(len(plain))
 			a := plain[i]
 			plain = append(plain[:i], plain[i+1:]...)
-			o.deliver(a, a.cost)
+			o.recordDelivery(a, a.cost)
 			o.drop(a)
 			o.drop(a) // a second drop has no effect
 		}

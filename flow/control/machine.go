@@ -268,7 +268,7 @@ func (m *Machine) Room() bool {
 	if full {
 		return false
 	}
-	if fresh == 0 && m.backlog.redoWithToken.ready.len() > 0 {
+	if fresh == 0 && m.backlog.retryWithToken.ready.len() > 0 {
 		return true // failed items must not take all places, see freshFirst
 	}
 	if ahead := m.lanes.policy.binds || m.backlog.keyed > 0 || m.dispatcher.hold.active; ahead &&

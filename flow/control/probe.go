@@ -73,7 +73,7 @@ func (d *dispatcher) probeItem(l *lane) (best *item) {
 			return it
 		}
 	}
-	for _, q := range []*queue{&d.backlog.redo, &d.backlog.redoWithToken} {
+	for _, q := range []*queue{&d.backlog.retry, &d.backlog.retryWithToken} {
 		for i := q.ready.len() - 1; i >= max(0, q.ready.len()-maxScan); i-- {
 			it := q.ready.at(i)
 			if !d.probeFits(it, l) || best != nil && !it.hasFailedLess(best) {
@@ -109,7 +109,7 @@ func (d *dispatcher) probeFits(it *item, l *lane) bool {
 	if only, ok := it.mayStart(); !ok || only != nil && only != l {
 		return false
 	}
-	return !d.lanes.policy.binds || d.lanes.bound(it, l)
+	return !d.lanes.policy.binds || d.lanes.wouldPick(it, l)
 }
 
 // chooseGlobalProbe chooses the lane and the item for the probe of the global backoff: of the lanes

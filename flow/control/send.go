@@ -35,17 +35,17 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 		}
 		for sent := d.attempts.counts.sent - 1; sent != d.attempts.counts.sent && d.backlog.repeats() > 0; {
 			sent = d.attempts.counts.sent // each start may allow another item of the same key
-			out = d.drain(&d.backlog.redo, maxScan, out)
-			out = d.drain(&d.backlog.redoWithToken, maxScan, out)
+			out = d.sendQueue(&d.backlog.retry, maxScan, out)
+			out = d.sendQueue(&d.backlog.retryWithToken, maxScan, out)
 		}
 		if d.backlog.fresh.ready.len() > 0 && d.mayHold() {
-			out = d.spread(out)
+			out = d.sendOrHold(out)
 		} else if d.backlog.fresh.ready.len() > 0 {
 			most := 1 // without keys or binding, all new items wait for the same reason
 			if d.lanes.policy.binds || d.backlog.keyed > 0 {
 				most = d.cfg.Ahead
 			}
-			out = d.drain(&d.backlog.fresh, most, out)
+			out = d.sendQueue(&d.backlog.fresh, most, out)
 		}
 		if d.lanes.firsts == firsts {
 			break
@@ -72,7 +72,7 @@ func (d *dispatcher) freshFirst() bool {
 func (d *dispatcher) sendFirsts(out []Command) []Command {
 	for _, l := range d.lanes.up {
 		it := l.run.first
-		if it == nil || it.state != inRedo || d.group.isFull() {
+		if it == nil || it.state != inRetry || d.group.isFull() {
 			continue
 		}
 		to, delay := d.choose(it)
@@ -87,18 +87,18 @@ func (d *dispatcher) sendFirsts(out []Command) []Command {
 	return out
 }
 
-// maxScan bounds the items of redo or redoWithToken that one scan of the queue passes over.
+// maxScan bounds the items of retry or retryWithToken that one scan of the queue passes over.
 const maxScan = 64
 
-// drain starts items of q in order. Items that must wait for a lane are passed over; drain stops
+// sendQueue starts items of q in order. Items that must wait for a lane are passed over; sendQueue stops
 // when their number reaches the parameter most.
-func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
+func (d *dispatcher) sendQueue(q *queue, most int, out []Command) []Command {
 	b := &q.ready
 	for i := 0; i < b.len() && most > 0; {
 		if d.lanes.free == 0 && q == &d.backlog.fresh || d.group.isFull() {
 			break
 		}
-		if q == &d.backlog.redoWithToken && d.backlog.outOfTokens() {
+		if q == &d.backlog.retryWithToken && d.backlog.outOfTokens() {
 			d.backlog.deferWithoutToken()
 			break
 		}
@@ -174,7 +174,7 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 	switch {
 	case d.lanes.policy.binds:
-		return d.lanes.bound(it, l)
+		return d.lanes.wouldPick(it, l)
 	case !it.failedAt(l):
 		return true
 	}
@@ -230,7 +230,7 @@ func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 	}
 	if it.needsToken && d.freshFirst() {
 		for _, l := range d.lanes.up {
-			slow := l.est.raise > 0 || l.win.drain.on && l.hanging.isRecent()
+			slow := l.est.raise > 0 || l.win.probe.on && l.hanging.isRecent()
 			if l.repeated || slow {
 				d.lanes.hide(l.num)
 			}

@@ -30,7 +30,7 @@ func newSettlement(ev *evidence) *settlement {
 // dead-lettered, unless one of them has delivered it. reject does nothing if the item has settled,
 // is withdrawn, or is already being cut or dead-lettered.
 func (s *settlement) reject(it *item, out []Command) []Command {
-	if it.state == isDone || it.state == isPending || it.decision == withdrawn {
+	if !it.isActive() || it.decision == withdrawn {
 		return out
 	}
 	s.backlog.leave(it)
@@ -92,7 +92,7 @@ func (s *settlement) deadLettered(e *Event, out []Command) []Command {
 // was answered with a Split, and the pieces replace the item.
 func (s *settlement) expectPieces(a *attempt, n uint32) {
 	it := a.item
-	if n == 0 || it.state == isDone || it.state == isPending {
+	if n == 0 || !it.isActive() {
 		return
 	}
 	s.backlog.leave(it)
@@ -147,7 +147,7 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 		}
 		s.evidence.assess(it)
 		it.needsToken = p.cut.total == 1 // nothing of p was settled
-		s.backlog.again(it, nil)
+		s.backlog.requeue(it, nil)
 	}
 	if p.cut.left--; p.cut.left == 0 {
 		delete(s.pending, p.seq)
@@ -175,12 +175,12 @@ func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 // deliver settles the item as delivered by attempt a, unless it is settled already.
 func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	// An item that is being cut or dead-lettered cannot be stopped.
-	if it.state == isDone || it.state == isPending {
+	if !it.isActive() {
 		s.counts.duplicates++
 		return out
 	}
 	s.backlog.budget.earn(a, s.now)
-	s.evidence.blame.acknowledge(it, a)
+	s.evidence.blame.recordDelivery(it, a)
 	for _, f := range it.failures {
 		if i, found := s.lanes.find(f.lane); found {
 			s.lanes.all[i].failures.goodFailed++

@@ -123,12 +123,12 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	s := LaneStatus{
 		Lane: l.num, Up: l.isUp(),
 		State: l.win.State(), Reason: l.win.Reason(), Window: l.win.Limit(),
-		InFlight: l.running.n, InFlightCost: l.running.cost, Hanging: l.onTime.hanging(),
+		InFlight: l.running.n, InFlightCost: l.running.cost, Hanging: l.onTime.countHanging(),
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.attempts.rto(l),
 		Rate: l.limit.paced(m.now), Streak: l.br.streak,
 	}
 	l.stats.fill(&s)
-	if p := l.win.drain.prober; p != nil && p.Base() > 0 {
+	if p := l.win.probe.prober; p != nil && p.Base() > 0 {
 		s.Base = p.Base()
 	}
 	if g := m.group; g.win != nil {

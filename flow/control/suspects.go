@@ -157,7 +157,7 @@ func (d *dispatcher) suspectLane(it *item) (best *lane) {
 	for _, l := range d.lanes.up {
 		if !l.available || l.gates.shut(d.now, forSuspect) ||
 			l.onTime.ofSuspects >= maxSuspectsPerLane || it.runsAt(l) ||
-			only != nil && only != l || d.lanes.policy.binds && !d.lanes.bound(it, l) {
+			only != nil && only != l || d.lanes.policy.binds && !d.lanes.wouldPick(it, l) {
 			continue
 		}
 		if best == nil || it.failedAt(best) && !it.failedAt(l) ||
