@@ -173,60 +173,81 @@ func (bs *breakers) recordFailure(l *lane, a *attempt, why Outcome) {
 	b := &l.br
 	b.alive = b.alive || why != TimedOut
 	l.failureRate += failureWeight * (1 - l.failureRate)
+	bs.extendStreak(l, a, why)
+	if a == bs.lanes.global.probe {
+		bs.globalProbeFailed(why)
+	}
+	switch {
+	case a == b.probe && b.shut():
+		bs.probeFailed(l, why)
+	case !b.shut() && l.isUp():
+		bs.openIfDue(l, why)
+	}
+}
+
+// extendStreak adds the failure to the streak of l, unless it tells no more than an earlier one. A
+// nack counts only if its attempt was sent after the last counted failure, so the nacks of one
+// round trip count once. An overdue attempt counts only if the lane has delivered nothing since it
+// was sent.
+func (bs *breakers) extendStreak(l *lane, a *attempt, why Outcome) {
+	b := &l.br
 	if b.streak == 0 {
 		b.since = bs.lanes.delivered
 	}
-	// A nack counts only if its attempt was sent after the last counted failure, so the nacks of
-	// one round trip count once. An overdue attempt counts only if the lane has delivered nothing
-	// since it was sent.
-	event := a.sent >= b.failed
+	counts := a.sent >= b.failed
 	if why == TimedOut {
-		event = l.est.delivered == a.progress
+		counts = l.est.delivered == a.progress
 	}
-	if event {
-		if b.streak++; b.streak == 1 {
-			b.began = bs.now
-		}
-		b.failed = bs.now
-	}
-	if g := &bs.lanes.global; a == g.probe {
-		g.probe = nil
-		if !bs.probeAgainNow(&g.probes, why) {
-			g.until = bs.now + bs.wait(&g.outage, 0)
-		}
-		bs.lanes.timer.dirty = true
-	}
-	if a == b.probe && b.shut() {
-		b.probe = nil
-		b.fault = why
-		if bs.probeAgainNow(&b.probes, why) {
-			return
-		}
-		most, turns := time.Duration(0), false
-		switch {
-		case b.briefPause:
-			most = maxProbeWaitEarly
-			if bs.lanes.delivered == b.since {
-				bs.startGlobalBackoff() // no other lane delivers any more
-			}
-		case bs.lanes.delivered > b.since:
-			turns = bs.cfg.Breaker.Probe == nil
-		}
-		b.since = bs.lanes.delivered
-		if turns {
-			b.until = bs.nextProbeAt(why, false)
-		} else {
-			b.until = bs.now + bs.wait(&b.outage, most)
-		}
-		bs.lanes.timer.dirty = true
+	if !counts {
 		return
 	}
-	if b.shut() || !l.isUp() {
+	if b.streak++; b.streak == 1 {
+		b.began = bs.now
+	}
+	b.failed = bs.now
+}
+
+// globalProbeFailed plans the next probe of the global backoff.
+func (bs *breakers) globalProbeFailed(why Outcome) {
+	g := &bs.lanes.global
+	g.probe = nil
+	if !bs.probeAgainNow(&g.probes, why) {
+		g.until = bs.now + bs.wait(&g.outage, 0)
+	}
+	bs.lanes.timer.dirty = true
+}
+
+// probeFailed plans the next probe of l, which is paused. While other lanes deliver, the common
+// schedule has its time, unless l is paused only briefly or Breaker.Probe is set.
+func (bs *breakers) probeFailed(l *lane, why Outcome) {
+	b := &l.br
+	b.probe = nil
+	b.fault = why
+	if bs.probeAgainNow(&b.probes, why) {
 		return
 	}
+	othersDeliver := bs.lanes.delivered > b.since
+	if b.briefPause && !othersDeliver {
+		bs.startGlobalBackoff()
+	}
+	b.since = bs.lanes.delivered
+	switch {
+	case b.briefPause:
+		b.until = bs.now + bs.wait(&b.outage, maxProbeWaitEarly)
+	case othersDeliver && bs.cfg.Breaker.Probe == nil:
+		b.until = bs.nextProbeAt(why, false)
+	default:
+		b.until = bs.now + bs.wait(&b.outage, 0)
+	}
+	bs.lanes.timer.dirty = true
+}
+
+// openIfDue opens the breaker of l if the streak is long enough, or at once if l is misconfigured.
+// In a mass failure one failure is enough, or two if data is bad.
+func (bs *breakers) openIfDue(l *lane, why Outcome) {
+	b := &l.br
 	limit := bs.lanes.blame.streakLimit(bs.cfg.Breaker.Failures)
 	enough := limit > 0 && b.streak >= limit
-	// In a mass failure one failure is enough, or two if data is bad.
 	sudden := bs.schedule.isMassFailure(bs.now) && why != TimedOut && limit > 0 &&
 		b.streak > one(bs.lanes.blame.share() >= minBadShare)
 	if why == Misconfigured || enough || sudden {
