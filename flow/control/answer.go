@@ -80,8 +80,6 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 // under full load.
 func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l := a.lane
-	rtt := t.now - a.sent
-	seconds := rtt.Seconds()
 	t.lanes.delivered++
 	l.limit.recordDelivery(t.now, a.sent)
 	first := !l.est.known
@@ -92,38 +90,22 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	if a.ofSuspect { // a has no place in the window, so its round trip must not affect the window
 		return
 	}
+	seconds := (t.now - a.sent).Seconds()
 	l.est.sample(seconds, a.cost)
 	l.onTime.markLost(t.now, &l.est)
 	if t.overtakeOverdue(l, a.late) {
 		l.win.OnUndo(t.now)
 	}
-	suspects := l.onTime.lost.n
+	presumedLost := l.onTime.lost.n
 	if l.hanging.isRecent() {
 		t.giveUpOvertaken(l)
-		suspects = 0
+		presumedLost = 0
 	}
 	t.measureRank(a, taken, seconds)
 	l.reportsTimes = l.reportsTimes || r.QueueWait > 0 || r.Service > 0
-	sample := window.Sample{
-		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
-		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects,
-		Uncertain: 1 - 1/l.win.widening(),
-		Done:      l.est.delivered - a.progress,
-		Limited:   a.limited && !a.raised, Late: a.late, Epoch: a.epoch,
-		Advert: window.Advert{
-			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
-			QueueLen: r.QueueLen, Wait: r.QueueWait,
-			WaitKnown: r.Epoch != 0 && l.reportsTimes,
-		},
-	}
+	sample := t.windowSample(a, r, presumedLost)
 	if l.win.starter != nil {
-		if l.level.trial == a && l.hanging.ranks != nil {
-			l.hanging.ranks.dropLevel()
-		}
-		l.level.delivered(t.now, a)
-		if !l.win.probe.on { // while a measurement narrows the window, the level stays
-			l.level.dropIfAbove(l.win.cached.limit)
-		}
+		t.deliveredAtLevel(a)
 	}
 	t.observe(l, sample.Normal)
 	if a.late {
@@ -146,6 +128,38 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	}
 	if t.cfg.Shared {
 		t.group.observe(a, &sample, seconds, full)
+	}
+}
+
+// windowSample returns the sample of attempt a for the window of its lane. The parameter
+// presumedLost is the number of running attempts presumed lost, or 0 if bad data explains them.
+func (t *attempts) windowSample(a *attempt, r *Report, presumedLost int) window.Sample {
+	l, rtt := a.lane, t.now-a.sent
+	return window.Sample{
+		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(rtt.Seconds(), a.cost)),
+		Cost: a.cost, Mean: l.est.mean,
+		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: presumedLost,
+		Uncertain: 1 - 1/l.win.widening(),
+		Done:      l.est.delivered - a.progress,
+		Limited:   a.limited && !a.raised, Late: a.late, Epoch: a.epoch,
+		Advert: window.Advert{
+			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
+			QueueLen: r.QueueLen, Wait: r.QueueWait,
+			WaitKnown: r.Epoch != 0 && l.reportsTimes,
+		},
+	}
+}
+
+// deliveredAtLevel notes the delivery of attempt a in the level of its lane. It drops a level that
+// the delivery refutes, or that the window makes superfluous.
+func (t *attempts) deliveredAtLevel(a *attempt) {
+	l := a.lane
+	if l.level.trial == a && l.hanging.ranks != nil {
+		l.hanging.ranks.dropLevel()
+	}
+	l.level.delivered(t.now, a)
+	if !l.win.probe.on { // while a measurement narrows the window, the level stays
+		l.level.dropIfAbove(l.win.cached.limit)
 	}
 }
 
@@ -221,7 +235,7 @@ func (t *attempts) nack(a *attempt) {
 	case l.win.starter == nil:
 		l.win.OnNack(t.now, a.cost)
 	default:
-		t.refusal(l, a)
+		t.countRefusal(l, a)
 	}
 	l.win.refresh()
 	if breaker {
@@ -233,19 +247,20 @@ func (t *attempts) nack(a *attempt) {
 	}
 }
 
-// refusal handles a retryable answer, which has three possible causes. The worker refuses above a
+// countRefusal handles a retryable answer, which has three possible causes. The worker refuses above a
 // certain number of attempts in flight (its level), or refuses at any number because it is
 // overloaded or defective, or the failure is random. In the first case, the window is narrowed to
 // the level when the level is found. In the second case, each refusal narrows the window: each
 // failure causes one more attempt, so an unchanged window would send the worker more attempts than
 // before. A random failure does not narrow the window.
-func (t *attempts) refusal(l *lane, a *attempt) {
-	known, lower := l.level.refused(t.now, a, l.est.smoothed())
-	switch {
-	case lower:
+func (t *attempts) countRefusal(l *lane, a *attempt) {
+	switch l.level.refused(t.now, a, l.est.smoothed()) {
+	case newLevel:
 		l.win.starter.Refused(t.now, float64(l.level.from-1))
-	case !known && (l.level.isDistressed() || t.evidence.failsMore(l)):
-		l.win.OnNack(t.now, a.cost)
+	case noLevel:
+		if l.level.isDistressed() || t.evidence.failsMore(l) {
+			l.win.OnNack(t.now, a.cost)
+		}
 	}
 }
 

@@ -58,8 +58,8 @@ type group struct {
 
 // laneGroupState is a lane's state in the experiments of its group.
 type laneGroupState struct {
-	paused bool           // paused by an experiment
-	seen   [2]observation // while all lanes were active, and while half of them were
+	paused      bool        // paused by an experiment
+	whole, half observation // while all lanes were active, and while half of them were
 }
 
 // phase is a phase of an experiment.
@@ -230,7 +230,7 @@ func (g *group) beginExperiment() {
 		return
 	}
 	for _, l := range g.lanes.up {
-		l.groupState.seen = [2]observation{}
+		l.groupState.whole, l.groupState.half = observation{}, observation{}
 		g.lanes.endWindowProbe(l)
 	}
 	g.phase, g.began, g.n, g.notFull = wholePhase, g.now, 0, 0
@@ -268,9 +268,9 @@ func (g *group) compareIn(a *attempt, rtt float64, full bool) {
 	if a.sent < g.from || l.groupState.paused || !l.isUp() {
 		return
 	}
-	o := &l.groupState.seen[0]
-	if g.phase != wholePhase {
-		o = &l.groupState.seen[1]
+	o := &l.groupState.half
+	if g.phase == wholePhase {
+		o = &l.groupState.whole
 	}
 	o.add(rtt, a.ahead, a.totalCost)
 	if g.n++; g.n >= groupSamples {
@@ -301,7 +301,7 @@ func (g *group) nextPhase() {
 func (g *group) pauseHalf(p phase) {
 	g.phase, g.drained, g.n, g.pausedInFlight = p, false, 0, 0
 	for i, l := range g.lanes.up {
-		l.groupState.seen[1] = observation{}
+		l.groupState.half = observation{}
 		if l.groupState.paused = (i%2 == 0) == (p == evenPhase); l.groupState.paused {
 			g.pausedInFlight += l.running.n
 		}
@@ -316,7 +316,7 @@ func (g *group) pauseHalf(p phase) {
 // active. It adds the differences to g.change, weighted by the inverse of their variance.
 func (g *group) compare() {
 	for _, l := range g.lanes.up {
-		was, is := &l.groupState.seen[0], &l.groupState.seen[1]
+		was, is := &l.groupState.whole, &l.groupState.half
 		if was.n == 0 || is.n == 0 {
 			continue
 		}

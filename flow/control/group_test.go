@@ -48,8 +48,8 @@ func TestElasticity(t *testing.T) {
 		{0.8, 0.4 * math.Sqrt2, 0.5}} {
 		m := machine(t, 2)
 		for range 10 {
-			m.lanes.up[1].groupState.seen[0].add(c.before, 8, 16)
-			m.lanes.up[1].groupState.seen[1].add(c.after, 8, 8)
+			m.lanes.up[1].groupState.whole.add(c.before, 8, 16)
+			m.lanes.up[1].groupState.half.add(c.after, 8, 8)
 		}
 		m.group.compare()
 		if e, ok := m.group.change.elasticity(); !ok || math.Abs(e-c.want) > 1e-9 {

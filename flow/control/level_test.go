@@ -49,7 +49,7 @@ func TestChanceIsNoLevel(t *testing.T) {
 			a := &attempt{level: 1 + rnd.IntN(20)}
 			if rnd.Float64() >= share {
 				v.delivered(0, a)
-			} else if _, lower := v.refused(0, a, time.Millisecond); lower {
+			} else if v.refused(0, a, time.Millisecond) == newLevel {
 				found++
 				v.from = 0
 			}

@@ -141,14 +141,7 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 	m.passTime()
 	switch e.Kind {
 	case Offer:
-		it := m.backlog.newItem(e.Seq, rank{root: e.Seq, seq: e.Seq}, nil, &e)
-		m.settlement.replay.add(it)
-		if e.History.Attempts > 0 {
-			m.backlog.retrying.deferred.resume(m.backlog, it, &e.History)
-			break
-		}
-		it.state = inFresh
-		m.backlog.fresh.add(it)
+		m.offer(&e)
 	case Answer:
 		out = m.attempts.answer(&e, out)
 	case Tick:
@@ -182,6 +175,18 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 	m.findGate()
 	m.lanes.uptime.update(m.now, m.lanes.available > 0 && !m.lanes.global.active)
 	return out
+}
+
+// offer handles an Offer event: a new item, or one that the owner has kept during a wait.
+func (m *Machine) offer(e *Event) {
+	it := m.backlog.newItem(e.Seq, rank{root: e.Seq, seq: e.Seq}, nil, e)
+	m.settlement.replay.add(it)
+	if e.History.Attempts > 0 {
+		m.backlog.retrying.deferred.resume(m.backlog, it, &e.History)
+		return
+	}
+	it.state = inFresh
+	m.backlog.fresh.add(it)
 }
 
 // passTime ends the waits of items that are due. It also ends an experiment of the group (see
