@@ -17,18 +17,26 @@ type breaker struct {
 	since  uint64        // lanes.delivered when the streak began, or at the last probe
 	probes int           // consecutive failed probes since the last wait
 	alive  bool          // the worker has answered since the breaker last closed
-	open   bool          // counted in lanes.openBreakers
-	// the lane is paused for a short time, because no further breaker may open now. Other lanes
-	// deliver, or this one is misconfigured
-	briefPause bool
-	fault      Outcome // the failure that opened the breaker
-	rateBefore float64 // deliveries in the second before the breaker opened
+	state  breakerState
+	fault  Outcome // the failure that opened the breaker
+	// deliveries in the second before the breaker opened
+	rateBefore float64
 	opened     time.Duration
 	until      time.Duration
 	outage     outage
 	probe      *attempt
 	trial      *attempt // the only attempt allowed while the next failure would open the breaker
 }
+
+type breakerState uint8
+
+const (
+	breakerClosed breakerState = iota
+	breakerOpen                // counted in lanes.openBreakers
+	// The lane is paused for a short time, because no further breaker may open now. Other lanes
+	// deliver, or this one is misconfigured.
+	breakerPaused
+)
 
 // breakerGate is shut while the lane's breaker is open or pauses the lane briefly, and during the
 // global backoff. While the next failure would open the breaker, it allows one attempt at a time.
@@ -60,7 +68,8 @@ func (g *breakerGate) isCautious() bool {
 	return b.streak > 0 && !b.shut() && b.streak == g.lanes.blame.streakLimit(g.lanes.cfg.Breaker.Failures)-1
 }
 
-func (b *breaker) shut() bool { return b.open || b.briefPause }
+// shut reports whether the lane gets only probes.
+func (b *breaker) shut() bool { return b.state != breakerClosed }
 
 const (
 	defaultFailures = 3
@@ -227,12 +236,12 @@ func (bs *breakers) probeFailed(l *lane, why Outcome) {
 		return
 	}
 	othersDeliver := bs.lanes.delivered > b.since
-	if b.briefPause && !othersDeliver {
+	if b.state == breakerPaused && !othersDeliver {
 		bs.startGlobalBackoff()
 	}
 	b.since = bs.lanes.delivered
 	switch {
-	case b.briefPause:
+	case b.state == breakerPaused:
 		b.until = bs.now + bs.wait(&b.outage, maxProbeWaitEarly)
 	case othersDeliver && bs.cfg.Breaker.Probe == nil:
 		b.until = bs.nextProbeAt(why, false)
@@ -277,10 +286,10 @@ func (bs *breakers) open(l *lane, why Outcome) {
 	most := time.Duration(0)
 	switch {
 	case bs.lanes.mayOpen(l):
-		b.open = true
+		b.state = breakerOpen
 		bs.lanes.openBreakers++
 	case bs.lanes.delivered > b.since || why == Misconfigured:
-		b.briefPause = true
+		b.state = breakerPaused
 		most = maxProbeWaitEarly
 	default:
 		bs.startGlobalBackoff()
@@ -290,7 +299,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 	b.fault, b.probe, b.outage = why, nil, outage{}
 	b.rateBefore, b.opened = l.limit.measured(bs.now), bs.now
 	b.trial = nil
-	if b.open && bs.cfg.Breaker.Probe == nil {
+	if b.state == breakerOpen && bs.cfg.Breaker.Probe == nil {
 		b.until = bs.nextProbeAt(why, true)
 	} else {
 		b.until = bs.now + bs.wait(&b.outage, most)
@@ -307,7 +316,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 
 // close closes the breaker of l. The window of l starts over.
 func (bs *breakers) close(l *lane) {
-	if l.br.open {
+	if l.br.state == breakerOpen {
 		bs.lanes.openBreakers--
 	}
 	if b := &l.br; b.fault == Retryable && b.rateBefore >= minRateDeliveries &&
@@ -323,11 +332,13 @@ func (bs *breakers) close(l *lane) {
 	l.win.refresh()
 	bs.schedule.doubling, bs.schedule.last = doubling{since: bs.now}, bs.now
 	for _, o := range bs.lanes.up { // the cause may have been repaired for all lanes
-		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > bs.now {
-			o.br.until = bs.now
-			bs.lanes.timer.dirty = true
-			bs.lanes.refresh(o)
+		b := &o.br
+		if b.state != breakerOpen || b.fault == Misconfigured || b.probe != nil || b.until <= bs.now {
+			continue
 		}
+		b.until = bs.now
+		bs.lanes.timer.dirty = true
+		bs.lanes.refresh(o)
 	}
 	bs.lanes.failover()
 }

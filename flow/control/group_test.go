@@ -124,8 +124,9 @@ func TestMassFailure(t *testing.T) {
 		m.breakers.schedule.until, m.breakers.schedule.chance = massFailureFor, chance
 		l := m.lanes.up[3]
 		m.breakers.recordFailure(l, &attempt{lane: l}, Retryable)
-		if l.br.open != (chance == 0) {
-			t.Errorf("with %g chance errors lately the first error of a lane opens its breaker: %v", chance, l.br.open)
+		if open := l.br.state == breakerOpen; open != (chance == 0) {
+			t.Errorf("with %g chance errors lately the first error of a lane opens its breaker: %v",
+				chance, open)
 		}
 	}
 }

@@ -201,7 +201,7 @@ func (ls *lanes) remove(num int32) {
 	}
 	l := ls.all[i]
 	ls.endWindowProbe(l)
-	if l.br.open {
+	if l.br.state == breakerOpen {
 		ls.openBreakers--
 	}
 	l.br = breaker{}

@@ -142,7 +142,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	switch {
 	case l.br.shut():
 		s.State, s.Until = window.Open, l.br.until
-		if l.br.briefPause {
+		if l.br.state == breakerPaused {
 			s.State = window.Busy // at most half of the lanes are OPEN
 		}
 		s.Reason, s.Fault = l.br.reason(), l.br.fault
@@ -168,7 +168,7 @@ func (b *breaker) reason() string {
 	case Misconfigured:
 		return "the worker is misconfigured: paused between attempts"
 	}
-	if b.briefPause {
+	if b.state == breakerPaused {
 		return why + " at most workers: paused briefly"
 	}
 	return why + ": paused between attempts"
