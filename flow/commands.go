@@ -56,7 +56,10 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	if e.Outcome == control.Misconfigured {
 		ln.fault = err
 	}
-	l.reportFailure(a, &e)
+	isFailure := e.Outcome != control.Delivered && (a.ended == nil || a.ended == ErrAbandoned)
+	if isFailure && l.o.Failed != nil {
+		l.o.Failed(l.base, h.Item, a.failure(&e))
+	}
 	l.running.reuse(a)
 	l.putAnswer(h, e, err)
 	last := h.done && h.running == 0
@@ -70,17 +73,13 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	l.freeNumber(ln)
 }
 
-// reportFailure passes an attempt that did not deliver to Options.Failed.
-func (l *loop[T]) reportFailure(a *attempt[T], e *control.Event) {
-	if e.Outcome == control.Delivered || l.o.Failed == nil || a.ended != nil && a.ended != ErrAbandoned {
-		return
-	}
-	workerDied := e.Died
+// failure returns the description of an attempt that did not deliver. e is its answer.
+func (a *attempt[T]) failure(e *control.Event) Failure {
+	f := Failure{Lane: a.lane.Name, Number: a.Number, Outcome: e.Outcome, Err: a.err, Died: e.Died}
 	if e.Outcome == control.Split {
-		workerDied = typed[T](a.err).(*Split[T]).diedAt() >= 0
+		f.Died = typed[T](a.err).(*Split[T]).diedAt() >= 0
 	}
-	l.o.Failed(l.base, a.item.Item, Failure{Lane: a.lane.Name, Number: a.Number, Outcome: e.Outcome,
-		Err: a.err, Died: workerDied})
+	return f
 }
 
 // putAnswer queues e, the answer of an attempt of h that returned err.

@@ -211,8 +211,8 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	return out
 }
 
-// detach removes the attempt from the running attempts of its item. It also decrements the in-flight
-// counts of the item's keys.
+// detach removes the attempt from the running attempts of its item. It also decrements the
+// in-flight counts of the item's keys.
 func (t *attempts) detach(a *attempt) {
 	a.item.drop(a)
 	t.backlog.countInFlight(a.item, a.lane, -1)
@@ -247,8 +247,8 @@ func (t *attempts) nack(a *attempt) {
 	}
 }
 
-// countRefusal handles a retryable answer, which has three possible causes. The worker refuses above a
-// certain number of attempts in flight (its level), or refuses at any number because it is
+// countRefusal handles a retryable answer, which has three possible causes. The worker refuses
+// above a certain number of attempts in flight (its level), or refuses at any number because it is
 // overloaded or defective, or the failure is random. In the first case, the window is narrowed to
 // the level when the level is found. In the second case, each refusal narrows the window: each
 // failure causes one more attempt, so an unchanged window would send the worker more attempts than

@@ -183,8 +183,8 @@ func (b *buffer) remove(it *item) {
 	}
 }
 
-// requeueAnswered returns the item to the queues of waiting items (the send buffer) after an attempt
-// that did not deliver it. The parameter failed is the lane to avoid, or nil.
+// requeueAnswered returns the item to the queues of waiting items (the send buffer) after an
+// attempt that did not deliver it. The parameter failed is the lane to avoid, or nil.
 func (b *backlog) requeueAnswered(it *item, failed *lane) {
 	switch it.state {
 	case inSuspects, inDelay: // the item waits since the attempt was overdue

@@ -121,8 +121,8 @@ func (b *blame) fault(failures int, share float64) float64 {
 	return odds / (1 + odds)
 }
 
-// streakLimit returns the number of consecutive failures of different items that chance and bad data
-// would cause only once in a million items. The result is no less than the parameter least. If
+// streakLimit returns the number of consecutive failures of different items that chance and bad
+// data would cause only once in a million items. The result is no less than the parameter least. If
 // least is 0 or less, the result is least, since the breaker then ignores the number of failures.
 func (b *blame) streakLimit(least int) int {
 	if least <= 0 {

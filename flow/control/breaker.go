@@ -65,7 +65,10 @@ func (g *breakerGate) next(time.Duration) (time.Duration, bool) {
 // isCautious reports whether the next failure would open the breaker.
 func (g *breakerGate) isCautious() bool {
 	b := &g.lane.br
-	return b.streak > 0 && !b.shut() && b.streak == g.lanes.blame.streakLimit(g.lanes.cfg.Breaker.Failures)-1
+	if b.streak == 0 || b.shut() {
+		return false
+	}
+	return b.streak == g.lanes.blame.streakLimit(g.lanes.cfg.Breaker.Failures)-1
 }
 
 // shut reports whether the lane gets only probes.

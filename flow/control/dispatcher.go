@@ -59,8 +59,8 @@ func (d *dispatcher) mayHold() bool {
 		!d.settlement.replay.full()
 }
 
-// sendOrHold starts new items, oldest first. A slow lane gets the newest item if the busy lanes would
-// need too long for all waiting items, because the newest one would wait longest for them.
+// sendOrHold starts new items, oldest first. A slow lane gets the newest item if the busy lanes
+// would need too long for all waiting items, because the newest one would wait longest for them.
 func (d *dispatcher) sendOrHold(out []Command) []Command {
 	for d.backlog.fresh.ready.len() > 0 && d.lanes.free > 0 && !d.group.isFull() {
 		it := d.backlog.fresh.ready.at(0)

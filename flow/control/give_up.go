@@ -12,7 +12,8 @@ import (
 // most failures in an outage are no evidence. The zero value means never.
 type End struct {
 	Attempts int // failures that are evidence; 0: any number
-	// time since the first such failure; only time in which a lane was available counts; 0: no limit
+	// time since the first such failure; only time in which a lane was available counts; 0: no
+	// limit
 	Elapsed time.Duration
 }
 

@@ -77,8 +77,8 @@ const (
 	// about its mean, and each sample resembles its neighbours. So with fewer samples, independent
 	// lanes would be taken for a group.
 	groupSamples = 128
-	// minimum limit of the group, or the number of available lanes if that is lower. That many in flight
-	// keep a nearby server busy.
+	// minimum limit of the group, or the number of available lanes if that is lower. That many in
+	// flight keep a nearby server busy.
 	minGroupLimit = 10
 	// elasticity below which an experiment ends at once: three times its standard error
 	groupClear   = 0.15

@@ -174,8 +174,8 @@ func (h *hangRanks) drainedWidening() float64 {
 	return min(1+h.hungShare()*hangingTimes*n.hung/(n.delivered+1), maxWidening)
 }
 
-// hungShare returns the share of the attempts counted as hung that are not only slow. It grows from 0
-// with the attempts that become overdue and do not return. It is 0 if h is nil.
+// hungShare returns the share of the attempts counted as hung that are not only slow. It grows from
+// 0 with the attempts that become overdue and do not return. It is 0 if h is nil.
 func (h *hangRanks) hungShare() float64 {
 	if h == nil {
 		return 0

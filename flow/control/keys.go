@@ -163,7 +163,8 @@ func (it *item) mayStart() (only *lane, ok bool) {
 			continue
 		}
 		l := s.lane
-		if s.interrupted || n.prev == nil || !l.limits.Ordered || l.run.broken || !l.isUp() || only != nil && only != l {
+		mayFollow := n.prev != nil && l.limits.Ordered && l.isUp() && !l.run.broken && !s.interrupted
+		if !mayFollow || only != nil && only != l {
 			return nil, false
 		}
 		only = l

@@ -46,7 +46,8 @@ type lane struct {
 	stats    laneStats
 }
 
-// isUp reports whether the lane is up. A lane that is down takes no attempts, but some may still run.
+// isUp reports whether the lane is up. A lane that is down takes no attempts, but some may still
+// run.
 func (l *lane) isUp() bool { return l.index >= 0 }
 
 // orderedRun is the current run of an Ordered lane: attempts that take effect in the order of their

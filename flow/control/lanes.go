@@ -289,10 +289,10 @@ func one(is bool) int {
 	return 0
 }
 
-// updateWindowProbe begins or ends a measurement of the drained round trip of l (the round trip without a queue
-// at the worker), if that is due. At most a tenth of the lanes, but always one, may measure at a
-// time. Only a lane that is used to its limit (limited) needs this: the queues of other lanes drain
-// anyway.
+// updateWindowProbe begins or ends a measurement of the drained round trip of l (the round trip
+// without a queue at the worker), if that is due. At most a tenth of the lanes, but always one, may
+// measure at a time. Only a lane that is used to its limit (limited) needs this: the queues of
+// other lanes drain anyway.
 func (ls *lanes) updateWindowProbe(l *lane, limited bool) {
 	d := &l.win.probe
 	if d.prober == nil || !l.isUp() || d.on && !d.over(ls.now) {
@@ -325,9 +325,9 @@ func (ls *lanes) endWindowProbe(l *lane) {
 	}
 }
 
-// uptime measures the total time in which at least one lane was available and the machine was not in the
-// global backoff (the pause of all lanes when none delivers). The limit End.Elapsed of an item
-// counts only this time.
+// uptime measures the total time in which at least one lane was available and the machine was not
+// in the global backoff (the pause of all lanes when none delivers). The limit End.Elapsed of an
+// item counts only this time.
 type uptime struct {
 	total, since time.Duration
 	up           bool

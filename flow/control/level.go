@@ -72,8 +72,8 @@ const (
 	trialDoubt = 0.05
 )
 
-// deliveryEvidence is the counterpart of [refusalEvidence] for a delivery. It is negative, because a
-// delivery suggests that the worker does not refuse from that number in flight on.
+// deliveryEvidence is the counterpart of [refusalEvidence] for a delivery. It is negative, because
+// a delivery suggests that the worker does not refuse from that number in flight on.
 var deliveryEvidence = math.Log(levelRefuses)
 
 // delivered notes the delivery of an attempt.

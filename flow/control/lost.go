@@ -35,8 +35,8 @@ func (o *onTimeAttempts) add(a *attempt) {
 	}
 }
 
-// recordDelivery notes that the given cost of attempt a was delivered, so that attempts sent before a were
-// overtaken.
+// recordDelivery notes that the given cost of attempt a was delivered, so that attempts sent before
+// a were overtaken.
 func (o *onTimeAttempts) recordDelivery(a *attempt, cost float64) {
 	o.newest = max(o.newest, a.id)
 	before := a.earlier
@@ -77,8 +77,8 @@ func placedAfter(a *attempt) *attempt {
 	return a
 }
 
-// countHanging returns the number of attempts that have given up their places in the window because they
-// hang. Attempts of suspects do not count.
+// countHanging returns the number of attempts that have given up their places in the window because
+// they hang. Attempts of suspects do not count.
 func (o *onTimeAttempts) countHanging() (n int) {
 	for a := o.first; a != nil; a = a.later {
 		n += one(a.excluded && !a.ofSuspect)

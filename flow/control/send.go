@@ -90,8 +90,8 @@ func (d *dispatcher) sendFirsts(out []Command) []Command {
 // maxScan bounds the items of retry or retryWithToken that one scan of the queue passes over.
 const maxScan = 64
 
-// sendQueue starts items of q in order. Items that must wait for a lane are passed over; sendQueue stops
-// when their number reaches the parameter most.
+// sendQueue starts items of q in order. Items that must wait for a lane are passed over; sendQueue
+// stops when their number reaches the parameter most.
 func (d *dispatcher) sendQueue(q *queue, most int, out []Command) []Command {
 	b := &q.ready
 	for i := 0; i < b.len() && most > 0; {
@@ -169,8 +169,8 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 }
 
 // mayReturn reports whether an item may return to l, which did not deliver it. It may if l did not
-// fail the item, or if every other available lane has failed it, too, or runs it. A dispatch policy that
-// assigns items to lanes decides this itself.
+// fail the item, or if every other available lane has failed it, too, or runs it. A dispatch policy
+// that assigns items to lanes decides this itself.
 func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 	switch {
 	case d.lanes.policy.binds:
@@ -199,8 +199,8 @@ func (d *dispatcher) chooseBound(it *item) (*lane, bool) {
 }
 
 // chooseOther is choose for a dispatch policy that assigns no item to a certain lane. While another
-// lane is available, it avoids the lanes that failed the item. It always avoids the lanes where the item
-// still runs.
+// lane is available, it avoids the lanes that failed the item. It always avoids the lanes where the
+// item still runs.
 func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 	// Usually counting is enough: more lanes are available than have failed or run the item.
 	other := d.lanes.available > len(it.tried)+len(it.running)

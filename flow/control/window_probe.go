@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// windowProbe schedules probes that narrow a window to measure the round trip of the worker without a
-// queue.
+// windowProbe schedules probes that narrow a window to measure the round trip of the worker without
+// a queue.
 type windowProbe struct {
 	prober window.Prober // nil if the window does not measure
 	on     bool          // a probe runs

@@ -20,8 +20,8 @@ type books struct {
 	resume      func(id string) (stream.Mark, bool) // saved progress
 	dirty       []*partition                        // with progress to save since the last takeUnsaved
 	unannounced []*partition                        // new since the last takeNew; no earlier progress
-	// noFinisher is set if the engine does not call Finish of the source. A partition is then finished
-	// when it has been read to its end and all its data is settled.
+	// noFinisher is set if the engine does not call Finish of the source. A partition is then
+	// finished when it has been read to its end and all its data is settled.
 	noFinisher bool
 	tokens     map[string]string // by lane: the sink's resume tokens since the last takeUnsaved
 

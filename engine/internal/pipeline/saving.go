@@ -170,8 +170,8 @@ var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).E
 // writes use 1 % of a core and write 1 MB/s.
 const markPause = 200 * time.Microsecond
 
-// A retryableError is the error of a save that the caller can retry. No progress is lost: the next save
-// contains it again.
+// A retryableError is the error of a save that the caller can retry. No progress is lost: the next
+// save contains it again.
 type retryableError struct{ err error }
 
 // Error implements error.

@@ -71,9 +71,10 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
 
-// holdsSeenBytes reports whether f, which begins with head, may have the data of the awaiting file w. w has
-// lost its name or its content, and no route has read anything of it. f must contain the bytes that
-// w had when it was last looked at (unreadFingerprint), and must be no older than these bytes.
+// holdsSeenBytes reports whether f, which begins with head, may have the data of the awaiting file
+// w. w has lost its name or its content, and no route has read anything of it. f must contain the
+// bytes that w had when it was last looked at (unreadFingerprint), and must be no older than these
+// bytes.
 func (k *copies) holdsSeenBytes(f, w *file, head []byte) bool {
 	p := w.extras.unreadFingerprint
 	return p.At > 0 && int64(f.info.ModTime) >= p.ModTime && k.fits(f, p, head)

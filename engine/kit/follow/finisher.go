@@ -163,5 +163,6 @@ func (n Finisher) Tell(e *Entry, dir Dir, name string, held vfs.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.done, e.name = true, name
-	n.c.watched.pending = append(n.c.watched.pending, finishedFile{entry: e, name: name, dir: dir, handle: held})
+	n.c.watched.pending = append(n.c.watched.pending,
+		finishedFile{entry: e, name: name, dir: dir, handle: held})
 }

@@ -179,9 +179,9 @@ func Kind(t fs.FileMode) string {
 	return "it is no regular file"
 }
 
-// filesToRead returns the files in which r has something to do, in the order in which they are read.
-// Growing files that are unidentified or unlisted are checked in the order of their labels: the
-// check of one may affect the next one, and the result must not depend on the random order of a
+// filesToRead returns the files in which r has something to do, in the order in which they are
+// read. Growing files that are unidentified or unlisted are checked in the order of their labels:
+// the check of one may affect the next one, and the result must not depend on the random order of a
 // map.
 func (l *lister) filesToRead(r *Reader, now time.Duration) []*file {
 	var out, odd []*file

@@ -237,8 +237,8 @@ func (t *rotation) continueRelated(f *file, head []byte) outcome {
 	return continuesOne
 }
 
-// isDeletedUnread reports whether f lost its name at least CopyWait ago, and is still open because a route
-// has not read all of it.
+// isDeletedUnread reports whether f lost its name at least CopyWait ago, and is still open because
+// a route has not read all of it.
 func (t *rotation) isDeletedUnread(f *file) bool {
 	if f.state != nameless || f.entry == nil || f.handle == nil || f.view != nil {
 		return false
