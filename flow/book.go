@@ -216,11 +216,11 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 		// rows to settle caused the error, the sender may have returned nil without noticing it.
 		err = b.broken()
 	}
-	if kept := end(); kept != nil { // a failed save has ended the sender; save nothing more
-		return fmt.Errorf("flow: book: %w", kept)
+	if saveErr := end(); saveErr != nil { // it has ended the sender; save nothing more
+		return fmt.Errorf("flow: book: %w", saveErr)
 	}
-	if last := b.save(ctx); last != nil {
-		err = errors.Join(err, fmt.Errorf("flow: book: %w", last))
+	if saveErr := b.save(ctx); saveErr != nil {
+		err = errors.Join(err, fmt.Errorf("flow: book: %w", saveErr))
 	}
 	return err
 }
@@ -276,9 +276,9 @@ func (b *Book[R]) produce(ctx context.Context) (Item[[]R], error) {
 func (b *Book[R]) awaitRoom(ctx context.Context) error {
 	for {
 		b.mu.Lock()
-		roomy := b.tracker.ledger.Room()
+		hasRoom := b.tracker.ledger.Room()
 		b.mu.Unlock()
-		if roomy {
+		if hasRoom {
 			return nil
 		}
 		select {

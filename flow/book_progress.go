@@ -177,7 +177,7 @@ func (a *progressTracker[R]) settlePiece(e *entry[R], it Item[[]R]) error {
 			return err
 		}
 		if next := i + 1; !whole && (next == len(it.Value) || a.at(it.Value[next]) != at) {
-			waits = true
+			waits = true // for rows at this position that are in other pieces
 		}
 	}
 	if waits {

@@ -49,41 +49,19 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	if e.Outcome == control.Retryable && a.ended != nil {
 		e.Outcome = control.TimedOut
 	}
-	dead := false // the worker died
-	switch e.Outcome {
-	case control.Retryable, control.TimedOut:
+	if e.Outcome == control.Retryable || e.Outcome == control.TimedOut {
 		e.Died, h.failure = died[T](err), err
-		dead = e.Died
-	case control.Split:
-		dead = typed[T](err).(*Split[T]).diedAt() >= 0
 	}
 	ln.fault = nil
 	if e.Outcome == control.Misconfigured {
 		ln.fault = err
 	}
-	if e.Outcome != control.Delivered && l.o.Failed != nil &&
-		(a.ended == nil || a.ended == ErrAbandoned) {
-		l.o.Failed(l.base, h.Item,
-			Failure{Lane: ln.Name, Number: a.Number, Outcome: e.Outcome, Err: err, Died: dead})
+	isFailure := e.Outcome != control.Delivered && (a.ended == nil || a.ended == ErrAbandoned)
+	if isFailure && l.o.Failed != nil {
+		l.o.Failed(l.base, h.Item, a.failure(&e))
 	}
 	l.running.reuse(a)
-	switch e.Outcome {
-	case control.Delivered:
-		if e.Report.ResumeToken != "" && !h.done {
-			h.tokens = append(h.tokens, deliveredToken{e.ID, e.Report.ResumeToken})
-		}
-		l.put(e)
-	case control.Throttled:
-		e.After = max(0, typed[T](err).(*Throttled).After)
-		l.put(e)
-	case control.Split:
-		l.split(h, e, err)
-	default:
-		if e.Outcome == control.Rejected {
-			h.refusal = err
-		}
-		l.put(e)
-	}
+	l.putAnswer(h, e, err)
 	last := h.done && h.running == 0
 	l.flush()
 	if last {
@@ -93,6 +71,33 @@ func (l *loop[T]) answered(a *attempt[T]) {
 		l.stop(fmt.Errorf("flow: no lane can deliver: lane %q: %w", ln.Name, ln.fault))
 	}
 	l.freeNumber(ln)
+}
+
+// failure returns the description of an attempt that did not deliver. e is its answer.
+func (a *attempt[T]) failure(e *control.Event) Failure {
+	f := Failure{Lane: a.lane.Name, Number: a.Number, Outcome: e.Outcome, Err: a.err, Died: e.Died}
+	if e.Outcome == control.Split {
+		f.Died = typed[T](a.err).(*Split[T]).diedAt() >= 0
+	}
+	return f
+}
+
+// putAnswer queues e, the answer of an attempt of h that returned err.
+func (l *loop[T]) putAnswer(h *heldItem[T], e control.Event, err error) {
+	switch e.Outcome {
+	case control.Delivered:
+		if e.Report.ResumeToken != "" && !h.done {
+			h.tokens = append(h.tokens, deliveredToken{e.ID, e.Report.ResumeToken})
+		}
+	case control.Throttled:
+		e.After = max(0, typed[T](err).(*Throttled).After)
+	case control.Rejected:
+		h.refusal = err
+	case control.Split:
+		l.split(h, e, err)
+		return
+	}
+	l.put(e)
 }
 
 // split passes e, the answer of an attempt that delivered only a part of item h, to the state

@@ -28,7 +28,7 @@ type pendingEvents[T any] struct {
 	ended         error // error of the producer; io.EOF at its end
 	deadLettered  *heldItem[T]
 	deadLetterErr error
-	returned      [numReturns]*nextResult[T] // results of WaitStore.Next; nil if there is none
+	returned      [waitKinds]*nextResult[T] // results of WaitStore.Next; nil if there is none
 	saved         int64
 	lanes         []Lane[T] // the whole new list; nil if it has not changed
 

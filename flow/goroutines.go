@@ -179,7 +179,7 @@ func (c *goroutines[T]) fetchDeferred(l *loop[T], ask <-chan context.Context, i 
 		for ctx := range ask {
 			var r nextResult[T]
 			l.call("Options.Waiting", func() (err error) {
-				r.item, r.history, err = l.o.Waiting.Next(ctx, i == 1)
+				r.item, r.history, err = l.o.Waiting.Next(ctx, i == suspects)
 				return err
 			}, func(err error) {
 				r.err = err

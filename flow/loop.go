@@ -83,17 +83,17 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	// base is.
 	done := l.base.Done()
 	for over := l.runToEnd(); !over; {
-		mine := false
+		owner := false
 		select {
 		case <-l.handedOver:
-			mine = true
+			owner = true
 		case <-l.events.wake:
 		case <-l.alarm.timer.C:
 			l.alarmFired.Store(true)
 		case <-done:
 			done = nil
 		}
-		if mine || l.claims.Add(1) == 1 {
+		if owner || l.claims.Add(1) == 1 {
 			l.rethrow()
 			over = l.runToEnd()
 		}

@@ -21,23 +21,23 @@ func (l *loop[T]) runLoop() {
 	if l.claims.Add(1) > 1 {
 		return
 	}
-	returned, still := false, true
+	returned, owner := false, true
 	defer func() {
 		if !returned {
 			l.panicked = caught("callback", recover())
 		}
-		if still {
+		if owner {
 			l.handedOver <- struct{}{}
 		}
 	}()
-	still = l.handleUpTo(roundsAtOnce)
+	owner = l.handleUpTo(roundsAtOnce)
 	returned = true
 }
 
 // handleUpTo runs the loop until the event queue is empty, or for at most the given number of
 // rounds. It reports whether the caller remains the loop owner, the only goroutine that may run the
 // loop. If it does not remain the owner, any goroutine may run the loop.
-func (l *loop[T]) handleUpTo(rounds int) (still bool) {
+func (l *loop[T]) handleUpTo(rounds int) (owner bool) {
 	for range rounds {
 		n := l.claims.Load()
 		l.handleEvents()

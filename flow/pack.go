@@ -133,16 +133,14 @@ func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
 // for the batch.
 func (p *packer[R]) addNext() bool {
 	if p.hasNext {
-		cost, n := 1.0, len(p.current)
+		cost := 1.0
 		if p.o.CostOf != nil {
 			cost = p.o.CostOf(p.next)
 		}
-		if n > 0 && !(p.join != nil && p.join()) &&
-			(n >= p.o.Rows || p.o.Cost > 0 && p.cost+cost > p.o.Cost ||
-				p.o.Cut != nil && p.o.Cut(p.current[n-1], p.next)) {
+		if !p.fits(cost) {
 			return false
 		}
-		if n == 0 {
+		if len(p.current) == 0 {
 			p.current = make([]R, 0, max(1, p.size))
 		}
 		p.current = append(p.current, p.next)
@@ -154,6 +152,18 @@ func (p *packer[R]) addNext() bool {
 		p.next, p.hasNext = none, false
 	}
 	return p.join != nil || len(p.current) < p.o.Rows && (p.o.Cost == 0 || p.cost < p.o.Cost)
+}
+
+// fits reports whether the row in p.next, which has this cost, may be added to the batch.
+func (p *packer[R]) fits(cost float64) bool {
+	n := len(p.current)
+	switch {
+	case n == 0, p.join != nil && p.join():
+		return true
+	case n >= p.o.Rows, p.o.Cost > 0 && p.cost+cost > p.o.Cost:
+		return false
+	}
+	return p.o.Cut == nil || !p.o.Cut(p.current[n-1], p.next)
 }
 
 // batch returns the current batch.

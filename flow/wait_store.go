@@ -53,14 +53,17 @@ type WaitStore[T any] interface {
 // store still has items.
 var ErrNoItem = errors.New("flow: the removed items need no delivery")
 
-// numReturns is the number of goroutines that call WaitStore.Next: one for suspects, one for the
-// others.
-const numReturns = 2
+// The kinds of items that WaitStore.Next returns. Each kind has a goroutine that calls Next.
+const (
+	retries = iota
+	suspects
+	waitKinds
+)
 
 // deferredItems is the loop's state for the items that a WaitStore keeps.
 type deferredItems[T any] struct {
-	ask    [numReturns]chan context.Context // holds one: a request for an item; nil without a store
-	asked  [numReturns]bool
+	ask    [waitKinds]chan context.Context // holds one: a request for an item; nil without a store
+	asked  [waitKinds]bool
 	ctx    context.Context // context of the requests
 	cancel context.CancelFunc
 	n      int  // result of the last Held
@@ -84,11 +87,11 @@ func (w *deferredItems[T]) start(l *loop[T]) {
 		w.ask[i] = make(chan context.Context, 1)
 		l.goroutines.fetchDeferred(l, w.ask[i], i)
 	}
-	l.step(w.held(l, 0))
+	l.step(w.heldEvent(l, 0))
 }
 
-// held returns the event that reports the content of the store to the state machine.
-func (w *deferredItems[T]) held(l *loop[T], seq uint64) control.Event {
+// heldEvent returns the event that reports the content of the store to the state machine.
+func (w *deferredItems[T]) heldEvent(l *loop[T], seq uint64) control.Event {
 	n, cost, bytes := l.o.Waiting.Held()
 	w.n = n
 	return control.Event{Kind: control.Held, Now: l.now, Seq: seq, Pieces: uint32(min(n, 1<<31)),
@@ -99,13 +102,13 @@ func (w *deferredItems[T]) held(l *loop[T], seq uint64) control.Event {
 func (w *deferredItems[T]) take(l *loop[T], c control.Command) control.Event {
 	h := l.items.bySeq[c.Seq]
 	if l.stopping || h == nil || h.done || h.running > 0 || !l.o.Waiting.Take(h.Item, l.waitOf(c)) {
-		e := w.held(l, c.Seq)
+		e := w.heldEvent(l, c.Seq)
 		e.Outcome = control.Rejected
 		return e
 	}
 	l.items.finish(h)
 	l.release(h)
-	return w.held(l, c.Seq)
+	return w.heldEvent(l, c.Seq)
 }
 
 func (l *loop[T]) waitOf(c control.Command) Wait {
@@ -133,7 +136,7 @@ func (w *deferredItems[T]) request(l *loop[T]) {
 func (w *deferredItems[T]) room(l *loop[T], i int) bool {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	return l.s.machine.Returns(i == 1)
+	return l.s.machine.Returns(i == suspects)
 }
 
 // collect handles the results of WaitStore.Next in the pending events.
@@ -163,7 +166,7 @@ func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 		return
 	}
 	if !l.stopping {
-		l.step(w.held(l, 0))
+		l.step(w.heldEvent(l, 0))
 	}
 }
 

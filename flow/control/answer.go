@@ -23,8 +23,8 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	} else {
 		a.limited = a.limited || !a.overdue && l.win.room(t.now) <= 0
 	}
-	if a.at >= 0 {
-		t.overdue.removeAt(a.at)
+	if a.heapIndex >= 0 {
+		t.deadlines.removeAt(a.heapIndex)
 	}
 	taken := 0.0 // cost that was delivered or rejected
 	switch e.Outcome {
@@ -38,7 +38,7 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 		a.overtaken = l.onTime.overtaken(a)
 	}
 	if taken > 0 {
-		l.onTime.deliver(a, taken)
+		l.onTime.recordDelivery(a, taken)
 	}
 	l.onTime.drop(a)
 	a.late = a.overdue
@@ -80,8 +80,6 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 // under full load.
 func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l := a.lane
-	rtt := t.now - a.sent
-	seconds := rtt.Seconds()
 	t.lanes.delivered++
 	l.limit.recordDelivery(t.now, a.sent)
 	first := !l.est.known
@@ -92,38 +90,22 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	if a.ofSuspect { // a has no place in the window, so its round trip must not affect the window
 		return
 	}
+	seconds := (t.now - a.sent).Seconds()
 	l.est.sample(seconds, a.cost)
 	l.onTime.markLost(t.now, &l.est)
 	if t.overtakeOverdue(l, a.late) {
 		l.win.OnUndo(t.now)
 	}
-	suspects := l.onTime.lost.n
+	presumedLost := l.onTime.lost.n
 	if l.hanging.isRecent() {
 		t.giveUpOvertaken(l)
-		suspects = 0
+		presumedLost = 0
 	}
 	t.measureRank(a, taken, seconds)
 	l.reportsTimes = l.reportsTimes || r.QueueWait > 0 || r.Service > 0
-	sample := window.Sample{
-		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
-		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects,
-		Uncertain: 1 - 1/l.win.widening(),
-		Done:      l.est.delivered - a.progress,
-		Limited:   a.limited && !a.raised, Late: a.late, Epoch: a.epoch,
-		Advert: window.Advert{
-			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
-			QueueLen: r.QueueLen, Wait: r.QueueWait,
-			WaitKnown: r.Epoch != 0 && l.reportsTimes,
-		},
-	}
+	sample := t.windowSample(a, r, presumedLost)
 	if l.win.starter != nil {
-		if l.level.trial == a && l.hanging.ranks != nil {
-			l.hanging.ranks.dropLevel()
-		}
-		l.level.taken(t.now, a)
-		if !l.win.drain.on { // while a measurement narrows the window, the level stays
-			l.level.dropIfAbove(l.win.cached.limit)
-		}
+		t.deliveredAtLevel(a)
 	}
 	t.observe(l, sample.Normal)
 	if a.late {
@@ -140,7 +122,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	if t.group.phase <= wholePhase && (first || !a.raised) {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
-			t.lanes.probe(l, a.limited && t.backlog.consecutiveNew >= busySource)
+			t.lanes.updateWindowProbe(l, a.limited && t.backlog.consecutiveNew >= busySource)
 		}
 		l.win.refresh()
 	}
@@ -149,46 +131,78 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	}
 }
 
+// windowSample returns the sample of attempt a for the window of its lane. The parameter
+// presumedLost is the number of running attempts presumed lost, or 0 if bad data explains them.
+func (t *attempts) windowSample(a *attempt, r *Report, presumedLost int) window.Sample {
+	l, rtt := a.lane, t.now-a.sent
+	return window.Sample{
+		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(rtt.Seconds(), a.cost)),
+		Cost: a.cost, Mean: l.est.mean,
+		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: presumedLost,
+		Uncertain: 1 - 1/l.win.widening(),
+		Done:      l.est.delivered - a.progress,
+		Limited:   a.limited && !a.raised, Late: a.late, Epoch: a.epoch,
+		Advert: window.Advert{
+			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
+			QueueLen: r.QueueLen, Wait: r.QueueWait,
+			WaitKnown: r.Epoch != 0 && l.reportsTimes,
+		},
+	}
+}
+
+// deliveredAtLevel notes the delivery of attempt a in the level of its lane. It drops a level that
+// the delivery refutes, or that the window makes superfluous.
+func (t *attempts) deliveredAtLevel(a *attempt) {
+	l := a.lane
+	if l.level.trial == a && l.hanging.ranks != nil {
+		l.hanging.ranks.dropLevel()
+	}
+	l.level.delivered(t.now, a)
+	if !l.win.probe.on { // while a measurement narrows the window, the level stays
+		l.level.dropIfAbove(l.win.cached.limit)
+	}
+}
+
 // conclude applies the outcome of attempt a to the lane (its breaker, and after a failure its
 // window) and to the item: the item is settled, refused, replaced by pieces or sent again.
 func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	l, it := a.lane, a.item
-	t.land(a)
+	t.detach(a)
 	switch a.outcome {
 	case Delivered:
-		t.breakers.succeeded(l, a)
+		t.breakers.recordSuccess(l, a)
 		out = t.settlement.deliver(it, a, out)
 	case Throttled:
 		t.breakers.throttle(a)
 		t.backlog.budget.refund(a, t.now)
-		t.backlog.put(it, nil)
-		it.waited = it.waited || it.state == inRedo // the throttle gate makes the item wait
+		t.backlog.requeueAnswered(it, nil)
+		it.waited = it.waited || it.state == inRetry // the throttle gate makes the item wait
 	case Retryable, TimedOut:
 		if t.settlement.countDeath(a) {
-			t.breakers.succeeded(l, a)
+			t.breakers.recordSuccess(l, a)
 			out = t.settlement.refuseAsPoison(it, out)
 			break
 		}
 		t.nack(a)
-		t.backlog.put(it, l)
+		t.backlog.requeueAnswered(it, l)
 	case Rejected:
-		t.breakers.succeeded(l, a)
+		t.breakers.recordSuccess(l, a)
 		out = t.settlement.reject(it, out)
 	case Misconfigured:
 		if !a.canceled {
 			l.stats.failed++
-			t.breakers.failed(l, a, Misconfigured)
+			t.breakers.recordFailure(l, a, Misconfigured)
 		}
 		t.backlog.budget.refund(a, t.now)
-		t.backlog.put(it, nil)
+		t.backlog.requeueAnswered(it, nil)
 	case Split:
 		if a.partial {
-			t.breakers.succeeded(l, a)
+			t.breakers.recordSuccess(l, a)
 		} else {
 			t.nack(a)
 		}
 		out = t.settlement.settlePieces(a, out)
-		t.backlog.put(it, l) // does nothing if pieces follow
+		t.backlog.requeueAnswered(it, l) // does nothing if pieces follow
 	}
 	out = t.settlement.carryOutDecision(it, out)
 	t.breakers.releaseProbe(a)
@@ -197,9 +211,9 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	return out
 }
 
-// land removes the attempt from the running attempts of its item. It also decrements the in-flight
-// counts of the item's keys.
-func (t *attempts) land(a *attempt) {
+// detach removes the attempt from the running attempts of its item. It also decrements the
+// in-flight counts of the item's keys.
+func (t *attempts) detach(a *attempt) {
 	a.item.drop(a)
 	t.backlog.countInFlight(a.item, a.lane, -1)
 }
@@ -221,7 +235,7 @@ func (t *attempts) nack(a *attempt) {
 	case l.win.starter == nil:
 		l.win.OnNack(t.now, a.cost)
 	default:
-		t.refusal(l, a)
+		t.countRefusal(l, a)
 	}
 	l.win.refresh()
 	if breaker {
@@ -229,23 +243,24 @@ func (t *attempts) nack(a *attempt) {
 		if why == Split { // which settled nothing
 			why = Retryable
 		}
-		t.breakers.failed(l, a, why)
+		t.breakers.recordFailure(l, a, why)
 	}
 }
 
-// refusal handles a retryable answer, which has three possible causes. The worker refuses above a
-// certain number of attempts in flight (its level), or refuses at any number because it is
+// countRefusal handles a retryable answer, which has three possible causes. The worker refuses
+// above a certain number of attempts in flight (its level), or refuses at any number because it is
 // overloaded or defective, or the failure is random. In the first case, the window is narrowed to
 // the level when the level is found. In the second case, each refusal narrows the window: each
 // failure causes one more attempt, so an unchanged window would send the worker more attempts than
 // before. A random failure does not narrow the window.
-func (t *attempts) refusal(l *lane, a *attempt) {
-	known, lower := l.level.refused(t.now, a, l.est.smoothed())
-	switch {
-	case lower:
+func (t *attempts) countRefusal(l *lane, a *attempt) {
+	switch l.level.refused(t.now, a, l.est.smoothed()) {
+	case newLevel:
 		l.win.starter.Refused(t.now, float64(l.level.from-1))
-	case !known && (l.level.isDistressed() || t.evidence.failsMore(l)):
-		l.win.OnNack(t.now, a.cost)
+	case noLevel:
+		if l.level.isDistressed() || t.evidence.failsMore(l) {
+			l.win.OnNack(t.now, a.cost)
+		}
 	}
 }
 
@@ -268,7 +283,7 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 			held += l.hanging.overtakers
 		}
 		// Attempts that seem to hang are load of the worker if they are only slow.
-		a.ahead += l.hanging.ranks.real() * (held + a.cost - a.ahead)
+		a.ahead += l.hanging.ranks.hungShare() * (held + a.cost - a.ahead)
 	}
 	l.hanging.countDelivered(a, seconds)
 	t.assessHanging(l)

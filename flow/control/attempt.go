@@ -8,14 +8,14 @@ import "time"
 // been applied to the lane and the item (concluded). The memory of attempts is reused; each use has
 // its own ID.
 type attempt struct {
-	id       uint64
-	slot     uint32
-	at       int // index in attempts.overdue; -1: not in it
-	item     *item
-	lane     *lane
-	sent     time.Duration
-	previous time.Duration // when the lane's previous attempt was sent
-	deadline time.Duration
+	id        uint64
+	slot      uint32
+	heapIndex int // index in attempts.deadlines; -1: not in it
+	item      *item
+	lane      *lane
+	sent      time.Duration
+	previous  time.Duration // when the lane's previous attempt was sent
+	deadline  time.Duration
 	// earlier than deadline: time from which the attempt may give up its place in the window; 0 if
 	// passed or unused
 	earlyDeadline time.Duration
@@ -61,13 +61,13 @@ type attempt struct {
 	groupLimited bool    // the group's window was the limit
 
 	// Ordered lanes.
-	ordered    bool
-	answered   bool // it is concluded when all earlier attempts of its run have been
-	outcome    Outcome
-	after      time.Duration
-	run, index uint32
-	next       *attempt // in the lane's run
-	held       []*item  // delivered pieces of its item, which settle when it is concluded
+	ordered         bool
+	answered        bool // it is concluded when all earlier attempts of its run have been
+	outcome         Outcome
+	after           time.Duration
+	run, index      uint32
+	next            *attempt // in the lane's run
+	deliveredPieces []*item  // delivered pieces of its item, which settle when it is concluded
 }
 
 // slotBits is the number of bits of an attempt's ID that hold its slot, the index in attemptTable.
@@ -85,12 +85,12 @@ type attempts struct {
 	evidence   *evidence
 	settlement *settlement
 
-	table   attemptTable
-	overdue deadlines
-	last    *attempt      // started last
-	runs    uint32        // of all Ordered lanes
-	lateAt  time.Duration // time of the last late Tick; 0: none
-	counts  counts
+	table     attemptTable
+	deadlines deadlines
+	last      *attempt      // started last
+	runs      uint32        // of all Ordered lanes
+	lateAt    time.Duration // time of the last late Tick; 0: none
+	counts    counts
 }
 
 // attemptTable holds the attempts that are not concluded, and those free for reuse.
@@ -106,14 +106,14 @@ func (t *attemptTable) add() *attempt {
 	if n := len(t.free); n > 0 {
 		a = t.free[n-1]
 		t.free = t.free[:n-1]
-		*a = attempt{slot: a.slot, held: a.held[:0]}
+		*a = attempt{slot: a.slot, deliveredPieces: a.deliveredPieces[:0]}
 	} else {
 		a = &attempt{slot: uint32(len(t.slots))}
 		t.slots = append(t.slots, a)
 	}
 	t.serial++
 	a.id = t.serial<<slotBits | uint64(a.slot)
-	a.at = -1
+	a.heapIndex = -1
 	return a
 }
 
@@ -199,7 +199,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 // state. It also sets the time at which the attempt becomes overdue, and returns it. 0 means never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
-	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)
+	a.lostCost, a.level = l.onTime.lost.cost, l.win.atWorker(l.win.load.n-l.onTime.lost.n)
 	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
 	a.raised = l.est.raise > 0 && (!l.est.known || float64(l.win.load.n) > l.win.places())
@@ -217,12 +217,12 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 		} else if wait := t.firstWait(l); wait > 0 {
 			a.earlyDeadline = t.now + wait
 		}
-		t.overdue.push(a)
+		t.deadlines.push(a)
 	}
 	if g := (breakerGate{lanes: t.lanes, lane: l}); g.isCautious() {
 		l.br.trial = a
 	}
 	t.lanes.updateRoom(l)
-	t.lanes.policy.changed(l.at, t.lanes.cands)
+	t.lanes.policy.changed(l.index, t.lanes.cands)
 	return a.deadline
 }

@@ -14,20 +14,20 @@ type backlog struct {
 	*env
 	lanes *lanes
 
-	items         sequence
-	fresh         queue
-	redo          queue // items that were sent before and wait for a lane
-	redoWithToken queue // likewise, but their next attempt takes a token of the budget
-	delayed       delays
-	suspects      suspects
-	retrying      retrying
-	budget        budget
+	items          sequence
+	fresh          queue
+	retry          queue // items that were sent before and wait for a lane
+	retryWithToken queue // likewise, but their next attempt takes a token of the budget
+	delayed        delays
+	suspects       suspects
+	retrying       retrying
+	budget         budget
 	// number of new items started since the machine last had room while the source had no item
 	consecutiveNew int
 
 	keys      map[uint32]*keyState
 	keyed     int // items with keys
-	holding   int // items with keys that failed or are overdue: later items wait behind them
+	blocking  int // items with keys that failed or are overdue: later items wait behind them
 	freeItems []*item
 	freeKeys  []*keyState
 }
@@ -41,7 +41,7 @@ func newBacklog(e *env, l *lanes) *backlog {
 	}
 }
 
-// queue is a part of the send buffer: items in the state inFresh or inRedo.
+// queue is a part of the send buffer: items in the state inFresh or inRetry.
 //
 // Items with the same key start in order. An item is blocked while it must wait for an earlier item
 // of one of its keys. A blocked item is not in ready, and is not checked again until it is
@@ -87,14 +87,14 @@ func (b *backlog) queueOf(it *item) *queue {
 	case it.state == inFresh:
 		return &b.fresh
 	case it.needsToken:
-		return &b.redoWithToken
+		return &b.retryWithToken
 	}
-	return &b.redo
+	return &b.retry
 }
 
 // waitForLane puts the item into the queue of items that wait for their next attempt.
 func (b *backlog) waitForLane(it *item) {
-	it.state = inRedo
+	it.state = inRetry
 	b.queueOf(it).add(it)
 	b.retrying.add(it)
 }
@@ -111,7 +111,7 @@ func (b *backlog) unblock(it *item) {
 }
 
 // repeats returns the number of ready items that were sent before.
-func (b *backlog) repeats() int { return b.redo.ready.len() + b.redoWithToken.ready.len() }
+func (b *backlog) repeats() int { return b.retry.ready.len() + b.retryWithToken.ready.len() }
 
 // unblockAll unblocks all items.
 func (b *backlog) unblockAll() {
@@ -183,51 +183,70 @@ func (b *buffer) remove(it *item) {
 	}
 }
 
-// put returns the item to the queues of waiting items (the send buffer) after an attempt that did
-// not deliver it. The parameter failed is the lane to avoid, or nil. If another attempt may still
-// deliver the item in time, put only notes this lane.
-func (b *backlog) put(it *item, failed *lane) {
-	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
-		it.tried = append(it.tried, failed.num) // another attempt, such as a hedge, still runs
+// requeueAnswered returns the item to the queues of waiting items (the send buffer) after an
+// attempt that did not deliver it. The parameter failed is the lane to avoid, or nil.
+func (b *backlog) requeueAnswered(it *item, failed *lane) {
+	switch it.state {
+	case inSuspects, inDelay: // the item waits since the attempt was overdue
+		if failed != nil {
+			b.restartWait(it, failed)
+		}
+		return
+	case inRetry:
+		if failed != nil {
+			it.waited = false
+		}
+		return
+	case inFlight:
+	default:
+		return
 	}
-	// The item already waits, since its attempt was overdue. Now that attempt has also failed: the
-	// wait starts over.
-	if failed != nil && (it.state == inSuspects || it.state == inDelay) {
-		b.leave(it)
-		it.state = inFlight
-		if it.account.suspect {
-			b.again(it, failed)
-		} else {
-			b.delay(it)
+	if it.awaited() { // another attempt, such as a hedge, may still deliver the item in time
+		if failed != nil {
+			it.addTried(failed)
 		}
 		return
 	}
-	if failed != nil && it.state == inRedo {
-		it.waited = false
-	}
-	if it.state != inFlight || it.awaited() || it.keyed() && len(it.running) > 0 {
+	if it.keyed() && len(it.running) > 0 {
 		return
 	}
 	it.interrupt()
-	if it.decision != undecided {
-		return
+	if it.decision == undecided {
+		b.requeue(it, failed)
 	}
-	b.again(it, failed)
 }
 
-// again makes an item that was sent, or a piece of one, wait for its next attempt. The item waits
+// restartWait begins the wait of an item again, because its overdue attempt has now failed at l.
+func (b *backlog) restartWait(it *item, l *lane) {
+	b.leave(it)
+	it.state = inFlight
+	if it.account.suspect {
+		b.requeue(it, l)
+	} else {
+		b.delay(it)
+	}
+}
+
+// requeueOverdue returns an item to the send buffer because its attempt at l is overdue. It does
+// nothing if the item has keys, is to be refused or withdrawn, or has another attempt that is not
+// overdue.
+func (b *backlog) requeueOverdue(it *item, l *lane) {
+	if it.state == inFlight && !it.keyed() && it.decision == undecided && !it.awaited() {
+		b.requeue(it, l)
+	}
+}
+
+// requeue makes an item that was sent, or a piece of one, wait for its next attempt. The item waits
 // for a lane, among the suspects, or for the time that Config.Retry demands. The caller has made
 // sure that all running attempts of the item are overdue.
-func (b *backlog) again(it *item, failed *lane) {
+func (b *backlog) requeue(it *item, failed *lane) {
 	if it.state != inFlight {
 		return
 	}
 	if failed != nil {
-		b.markHolding(it)
+		b.markBlocking(it)
 		it.needsToken = true
-		if !it.failedAt(failed) {
-			it.tried = append(it.tried, failed.num)
-		}
+		it.addTried(failed)
 	}
 	if it.account.suspect && (failed == nil || !failed.limits.Ordered) {
 		due := b.now
@@ -242,14 +261,6 @@ func (b *backlog) again(it *item, failed *lane) {
 		return
 	}
 	b.waitForLane(it)
-}
-
-// requeue returns an item to the send buffer because its attempt at l is overdue. It does nothing
-// if the item has keys, is to be refused or withdrawn, or has another attempt that is not overdue.
-func (b *backlog) requeue(it *item, l *lane) {
-	if it.state == inFlight && !it.keyed() && it.decision == undecided && !it.awaited() {
-		b.again(it, l)
-	}
 }
 
 // delay makes the item wait according to Config.Retry.

@@ -19,11 +19,11 @@ import (
 // The counts cover about the last 500 first attempts and the last 100 repeats. Only failures that
 // are evidence count, see [evidence.recordFailure].
 type blame struct {
-	first  float64 // first attempts
-	atOnce float64 // first attempts that delivered their items
-	second float64 // items delivered after one failure
-	twice  float64 // items that failed twice
-	hangs  hangShare
+	firstAttempts   float64 // first attempts
+	firstDelivered  float64 // first attempts that delivered their items
+	secondDelivered float64 // items delivered after one failure
+	secondFailed    float64 // items that failed twice
+	hangs           hangShare
 }
 
 // hangShare estimates the share of the attempts of all lanes that hang because of bad data. It
@@ -31,7 +31,7 @@ type blame struct {
 // one delivery, so the share is known before there is evidence against items.
 type hangShare struct{ hung, delivered float64 }
 
-func (s *hangShare) deliver(late bool) {
+func (s *hangShare) recordDelivery(late bool) {
 	const keep = 1 - 1/blameMemory
 	s.delivered = keep*s.delivered + 1
 	if s.hung *= keep; late {
@@ -52,7 +52,7 @@ func (s *hangShare) inARow() int {
 
 const (
 	blameMemory      = 500.0  // first attempts that the counts cover
-	repeats          = 100.0  // repeats that second and twice cover
+	repeats          = 100.0  // repeats that secondDelivered and secondFailed cover
 	repeatsAge       = 5000.0 // delivered first attempts after which repeats no longer count
 	blameOdds        = 20.0   // least odds of a suspect
 	maxBlameFailures = 12     // failures after which an item is a suspect regardless of the odds
@@ -73,21 +73,21 @@ const (
 // observeFirst records the outcome of the first attempt of an item.
 func (b *blame) observeFirst(delivered bool) {
 	const keep, age = 1 - 1/blameMemory, 1 - 1/repeatsAge
-	b.first, b.atOnce = keep*b.first+1, keep*b.atOnce
+	b.firstAttempts, b.firstDelivered = keep*b.firstAttempts+1, keep*b.firstDelivered
 	if delivered {
-		b.atOnce++
-		b.second, b.twice = age*b.second, age*b.twice
+		b.firstDelivered++
+		b.secondDelivered, b.secondFailed = age*b.secondDelivered, age*b.secondFailed
 	}
 }
 
 // observeSecond records the outcome of an item that had failed once.
 func (b *blame) observeSecond(delivered bool) {
 	const keep = 1 - 1/repeats
-	b.second, b.twice = keep*b.second, keep*b.twice
+	b.secondDelivered, b.secondFailed = keep*b.secondDelivered, keep*b.secondFailed
 	if delivered {
-		b.second++
+		b.secondDelivered++
 	} else {
-		b.twice++
+		b.secondFailed++
 	}
 }
 
@@ -99,16 +99,20 @@ func (b *blame) chance() float64 { return max(minChance, b.observed()) }
 
 // observed returns the same estimate as [blame.chance], but without the lower bound minChance.
 func (b *blame) observed() float64 {
-	delivered := (b.second + 1) / (b.second + b.twice + 1)
-	return min(maxChance, delivered*(b.first-b.atOnce)/(b.atOnce+1))
+	delivered := (b.secondDelivered + 1) / (b.secondDelivered + b.secondFailed + 1)
+	return min(maxChance, delivered*(b.firstAttempts-b.firstDelivered)/(b.firstDelivered+1))
 }
 
 // share returns the measured share of bad data, 0 to 1. It is 0 if random failures explain all
 // failed first attempts, or if there were no attempts yet.
-func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.chance())) }
+func (b *blame) share() float64 {
+	return max(0, 1-(b.firstDelivered+1)/(b.firstAttempts+1)/(1-b.chance()))
+}
 
 // failing returns the share of attempts that fail, because of bad data or by chance.
-func (b *blame) failing() float64 { return max((b.first-b.atOnce)/(b.first+1), b.hangs.share()) }
+func (b *blame) failing() float64 {
+	return max((b.firstAttempts-b.firstDelivered)/(b.firstAttempts+1), b.hangs.share())
+}
 
 // fault returns the probability that an item with the given number of failures is bad. The
 // parameter share is the share of bad data.
@@ -117,22 +121,22 @@ func (b *blame) fault(failures int, share float64) float64 {
 	return odds / (1 + odds)
 }
 
-// streak returns the number of consecutive failures of different items that chance and bad data
-// would cause only once in a million items. The result is no less than the parameter least. If
+// streakLimit returns the number of consecutive failures of different items that chance and bad
+// data would cause only once in a million items. The result is no less than the parameter least. If
 // least is 0 or less, the result is least, since the breaker then ignores the number of failures.
-func (b *blame) streak(least int) int {
+func (b *blame) streakLimit(least int) int {
 	if least <= 0 {
 		return least
 	}
-	q, n := b.failing(), b.first+b.hangs.hung
+	q, n := b.failing(), b.firstAttempts+b.hangs.hung
 	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(n+1)), 1/(n+2))
 	run := math.Log(oneInAMillion) / math.Log(min(max(q, minChance), 0.99))
 	return max(least, int(math.Ceil(min(maxStreak, run))))
 }
 
-// probes returns the number of consecutive probes that chance and bad data would make fail only
+// probeLimit returns the number of consecutive probes that chance and bad data would make fail only
 // once in a hundred cases. Fewer failures do not show that a worker is still down.
-func (b *blame) probes() int {
+func (b *blame) probeLimit() int {
 	q := min(b.failing(), 0.9)
 	return int(math.Ceil(max(1, math.Log(oneInAHundred)/math.Log(max(q, minChance)))))
 }
@@ -196,8 +200,8 @@ type laneFailures struct {
 	breaker    weightedFailures // weighted failures that the breaker has not counted yet
 }
 
-// delivered notes a delivery by the lane.
-func (d *laneFailures) delivered() {
+// recordDelivery notes a delivery by the lane.
+func (d *laneFailures) recordDelivery() {
 	d.deliveries, d.goodFailed = laneMemory*d.deliveries+1, laneMemory*d.goodFailed
 }
 
@@ -248,7 +252,7 @@ type evidence struct {
 // countFailure notes that attempt a failed or became overdue. The results window and breaker
 // report whether the failure counts against the window and the breaker of its lane. A failed probe
 // counts against both. Any other failure counts against neither if the data is to blame. But a
-// failed first attempt of a new item always counts against the breaker, see [blame.streak].
+// failed first attempt of a new item always counts against the breaker, see [blame.streakLimit].
 func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool) {
 	evident := ev.recordFailure(a, why)
 	r, d := &a.item.account, &a.lane.failures
@@ -295,10 +299,13 @@ func (ev *evidence) isProbe(a *attempt) bool {
 // neither do deaths of workers, which are counted separately.
 func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
-	over := it.state == isDone || it.state == isPending && a.outcome != Split
+	awaitsPieces := it.state == isPending && a.outcome == Split
+	if !it.isActive() && !awaitsPieces {
+		return false
+	}
 	poison := &ev.cfg.Poison
 	if poison.Failures < 0 || a.died && poison.Deaths > 0 || a.failureRecorded || a.isHedge ||
-		a.canceled || a.ordered || over {
+		a.canceled || a.ordered {
 		return false
 	}
 	a.failureRecorded = true
@@ -332,14 +339,14 @@ func overtakenThrice(a *attempt, cost float64) bool { return cost >= overtaken*a
 // into evidence, and drops those that no delivery can confirm any more.
 func (ev *evidence) confirmFailures(a *attempt) {
 	d := &a.lane.failures
-	d.delivered()
+	d.recordDelivery()
 	if len(d.pending) == 0 {
 		return
 	}
 	kept := d.pending[:0]
 	for _, o := range d.pending {
 		switch {
-		case !o.isOpen() || o.item == a.item:
+		case !o.isActive() || o.item == a.item:
 		case a.sent > o.until && (a.previous > o.failed || ev.isProbe(a)):
 		case a.sent <= o.sent:
 			kept = append(kept, o)
@@ -395,7 +402,7 @@ func (ev *evidence) assess(it *item) {
 	}
 	r.suspect = true
 	ev.backlog.suspects.unsettled++
-	if it.state == inRedo || it.state == inDelay {
+	if it.state == inRetry || it.state == inDelay {
 		due := max(ev.now, it.due)
 		if !it.waited {
 			due = ev.now + ev.backlog.retryWait(it)
@@ -412,7 +419,7 @@ func (ev *evidence) assess(it *item) {
 // times.
 func (b *blame) enoughEvidence(it *item, least, lanesInUse int) bool {
 	r := &it.account
-	least, share := max(2, least), max(b.share(), 1/(b.first+2))
+	least, share := max(2, least), max(b.share(), 1/(b.firstAttempts+2))
 	if r.piece {
 		share = pieceShare
 		if !r.indivisible {
@@ -428,17 +435,17 @@ func (b *blame) enoughEvidence(it *item, least, lanesInUse int) bool {
 		(r.failures >= maxBlameFailures || b.odds(r.failures, share) >= blameOdds)
 }
 
-// acknowledge counts the delivery of the item by attempt a as the outcome of its first or second
+// recordDelivery counts the delivery of the item by attempt a as the outcome of its first or second
 // attempt. It counts no pieces, and no items with two or more failures that are evidence.
 //
 // It also leaves out the first delivery of each lane. The failures of a lane count only after the
 // lane has delivered once. So even a lane that nearly always fails counts with one delivery, which
 // would make the share of failures too low (inverse binomial sampling).
-func (b *blame) acknowledge(it *item, a *attempt) {
+func (b *blame) recordDelivery(it *item, a *attempt) {
 	switch r := &it.account; {
 	case it.rank.width != 0: // the first attempt of a piece is not that of an offered item
 	case it.number == 1 && r.firstCounted && a.late: // counted as failed, but was only slow
-		b.atOnce++
+		b.firstDelivered++
 	case it.number == 1 && !r.firstCounted && a.lane.stats.delivered > 1:
 		b.observeFirst(true)
 	case r.firstCounted && r.failures == 1:

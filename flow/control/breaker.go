@@ -17,18 +17,26 @@ type breaker struct {
 	since  uint64        // lanes.delivered when the streak began, or at the last probe
 	probes int           // consecutive failed probes since the last wait
 	alive  bool          // the worker has answered since the breaker last closed
-	open   bool          // counted in lanes.opened
-	// the lane is paused for a short time, because no further breaker may open now. Other lanes
-	// deliver, or this one is misconfigured
-	briefPause bool
-	fault      Outcome // the failure that opened the breaker
-	rateBefore float64 // deliveries in the second before the breaker opened
+	state  breakerState
+	fault  Outcome // the failure that opened the breaker
+	// deliveries in the second before the breaker opened
+	rateBefore float64
 	opened     time.Duration
 	until      time.Duration
 	outage     outage
 	probe      *attempt
 	trial      *attempt // the only attempt allowed while the next failure would open the breaker
 }
+
+type breakerState uint8
+
+const (
+	breakerClosed breakerState = iota
+	breakerOpen                // counted in lanes.openBreakers
+	// The lane is paused for a short time, because no further breaker may open now. Other lanes
+	// deliver, or this one is misconfigured.
+	breakerPaused
+)
 
 // breakerGate is shut while the lane's breaker is open or pauses the lane briefly, and during the
 // global backoff. While the next failure would open the breaker, it allows one attempt at a time.
@@ -57,10 +65,14 @@ func (g *breakerGate) next(time.Duration) (time.Duration, bool) {
 // isCautious reports whether the next failure would open the breaker.
 func (g *breakerGate) isCautious() bool {
 	b := &g.lane.br
-	return b.streak > 0 && !b.shut() && b.streak == g.lanes.blame.streak(g.lanes.cfg.Breaker.Failures)-1
+	if b.streak == 0 || b.shut() {
+		return false
+	}
+	return b.streak == g.lanes.blame.streakLimit(g.lanes.cfg.Breaker.Failures)-1
 }
 
-func (b *breaker) shut() bool { return b.open || b.briefPause }
+// shut reports whether the lane gets only probes.
+func (b *breaker) shut() bool { return b.state != breakerClosed }
 
 const (
 	defaultFailures = 3
@@ -71,7 +83,7 @@ const (
 	failureWeight  = 0.2             // of the newest outcome in the failure rate given to dispatch
 
 	probeBase           = 500 * time.Millisecond
-	maxProbeWaitOne     = 4 * time.Second // longest interval for one open lane while others deliver
+	maxProbeWaitOne     = 4 * time.Second // longest interval for one paused lane while others deliver
 	maxProbeWaitSeveral = 6 * time.Second // likewise for several: when one recovers, all are probed
 	maxProbeWaitEarly   = time.Second
 	maxProbeWait        = 30 * time.Second
@@ -107,12 +119,12 @@ type breakers struct {
 // open and the failure is part of a mass failure.
 func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	t := &bs.schedule
-	if first && (bs.lanes.opened <= 1 || !bs.schedule.isMassFailure(bs.now)) {
+	if first && (bs.lanes.openBreakers <= 1 || !bs.schedule.isMassFailure(bs.now)) {
 		t.doubling, t.last = doubling{since: bs.now}, bs.now
 	}
 	early := maxProbeWaitSeveral
 	// A probe of a hanging lane takes a whole timeout anyway, and costs little: probe it more often.
-	if bs.lanes.opened <= 1 || why == TimedOut {
+	if bs.lanes.openBreakers <= 1 || why == TimedOut {
 		early = maxProbeWaitOne
 	}
 	d := bs.jitter(t.next(bs.now, early, maxProbeWait), 0.75, 1)
@@ -132,8 +144,8 @@ func (bs *breakers) wait(o *outage, most time.Duration) time.Duration {
 	return bs.jitter(o.next(bs.now, maxProbeWaitEarly, cmp.Or(most, maxProbeWait)), 0.5, 1)
 }
 
-// succeeded notes that l is alive: it delivered an item or gave another proper answer.
-func (bs *breakers) succeeded(l *lane, a *attempt) {
+// recordSuccess notes that l is alive: it delivered an item or gave another proper answer.
+func (bs *breakers) recordSuccess(l *lane, a *attempt) {
 	b := &l.br
 	l.throttle.accepted(bs.now)
 	bs.schedule.chance *= 1 - 1/chanceMemory
@@ -168,65 +180,86 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 	}
 }
 
-// failed notes a failure of l: a nack, a timeout, or a misconfiguration.
-func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
+// recordFailure notes a failure of l: a nack, a timeout, or a misconfiguration.
+func (bs *breakers) recordFailure(l *lane, a *attempt, why Outcome) {
 	b := &l.br
 	b.alive = b.alive || why != TimedOut
 	l.failureRate += failureWeight * (1 - l.failureRate)
+	bs.extendStreak(l, a, why)
+	if a == bs.lanes.global.probe {
+		bs.globalProbeFailed(why)
+	}
+	switch {
+	case a == b.probe && b.shut():
+		bs.probeFailed(l, why)
+	case !b.shut() && l.isUp():
+		bs.openIfDue(l, why)
+	}
+}
+
+// extendStreak adds the failure to the streak of l, unless it tells no more than an earlier one. A
+// nack counts only if its attempt was sent after the last counted failure, so the nacks of one
+// round trip count once. An overdue attempt counts only if the lane has delivered nothing since it
+// was sent.
+func (bs *breakers) extendStreak(l *lane, a *attempt, why Outcome) {
+	b := &l.br
 	if b.streak == 0 {
 		b.since = bs.lanes.delivered
 	}
-	// A nack counts only if its attempt was sent after the last counted failure, so the nacks of
-	// one round trip count once. An overdue attempt counts only if the lane has delivered nothing
-	// since it was sent.
-	event := a.sent >= b.failed
+	counts := a.sent >= b.failed
 	if why == TimedOut {
-		event = l.est.delivered == a.progress
+		counts = l.est.delivered == a.progress
 	}
-	if event {
-		if b.streak++; b.streak == 1 {
-			b.began = bs.now
-		}
-		b.failed = bs.now
-	}
-	if g := &bs.lanes.global; a == g.probe {
-		g.probe = nil
-		if !bs.probeAgainNow(&g.probes, why) {
-			g.until = bs.now + bs.wait(&g.outage, 0)
-		}
-		bs.lanes.timer.dirty = true
-	}
-	if a == b.probe && b.shut() {
-		b.probe = nil
-		b.fault = why
-		if bs.probeAgainNow(&b.probes, why) {
-			return
-		}
-		most, turns := time.Duration(0), false
-		switch {
-		case b.briefPause:
-			most = maxProbeWaitEarly
-			if bs.lanes.delivered == b.since {
-				bs.startGlobalBackoff() // no other lane delivers any more
-			}
-		case bs.lanes.delivered > b.since:
-			turns = bs.cfg.Breaker.Probe == nil
-		}
-		b.since = bs.lanes.delivered
-		if turns {
-			b.until = bs.nextProbeAt(why, false)
-		} else {
-			b.until = bs.now + bs.wait(&b.outage, most)
-		}
-		bs.lanes.timer.dirty = true
+	if !counts {
 		return
 	}
-	if b.shut() || l.at < 0 {
+	if b.streak++; b.streak == 1 {
+		b.began = bs.now
+	}
+	b.failed = bs.now
+}
+
+// globalProbeFailed plans the next probe of the global backoff.
+func (bs *breakers) globalProbeFailed(why Outcome) {
+	g := &bs.lanes.global
+	g.probe = nil
+	if !bs.probeAgainNow(&g.probes, why) {
+		g.until = bs.now + bs.wait(&g.outage, 0)
+	}
+	bs.lanes.timer.dirty = true
+}
+
+// probeFailed plans the next probe of l, which is paused. While other lanes deliver, the common
+// schedule has its time, unless l is paused only briefly or Breaker.Probe is set.
+func (bs *breakers) probeFailed(l *lane, why Outcome) {
+	b := &l.br
+	b.probe = nil
+	b.fault = why
+	if bs.probeAgainNow(&b.probes, why) {
 		return
 	}
-	limit := bs.lanes.blame.streak(bs.cfg.Breaker.Failures)
+	othersDeliver := bs.lanes.delivered > b.since
+	if b.state == breakerPaused && !othersDeliver {
+		bs.startGlobalBackoff()
+	}
+	b.since = bs.lanes.delivered
+	switch {
+	case b.state == breakerPaused:
+		b.until = bs.now + bs.wait(&b.outage, maxProbeWaitEarly)
+	case othersDeliver && bs.cfg.Breaker.Probe == nil:
+		b.until = bs.nextProbeAt(why, false)
+	default:
+		b.until = bs.now + bs.wait(&b.outage, 0)
+	}
+	bs.lanes.timer.dirty = true
+}
+
+// openIfDue opens the breaker of l if the streak is long enough, or at once if l is misconfigured.
+// In a mass failure one failure is enough, or two if data is bad.
+func (bs *breakers) openIfDue(l *lane, why Outcome) {
+	b := &l.br
+	limit := bs.lanes.blame.streakLimit(bs.cfg.Breaker.Failures)
 	enough := limit > 0 && b.streak >= limit
-	// In a mass failure one failure is enough, or two if data is bad.
 	sudden := bs.schedule.isMassFailure(bs.now) && why != TimedOut && limit > 0 &&
 		b.streak > one(bs.lanes.blame.share() >= minBadShare)
 	if why == Misconfigured || enough || sudden {
@@ -240,7 +273,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 // probeAgainNow counts a failed probe, and reports whether another one follows at once. It does if
 // bad data may have failed the probe, but not after Misconfigured, which data does not cause.
 func (bs *breakers) probeAgainNow(probes *int, why Outcome) bool {
-	if *probes++; why != Misconfigured && *probes < bs.lanes.blame.probes() {
+	if *probes++; why != Misconfigured && *probes < bs.lanes.blame.probeLimit() {
 		return true
 	}
 	*probes = 0
@@ -256,10 +289,10 @@ func (bs *breakers) open(l *lane, why Outcome) {
 	most := time.Duration(0)
 	switch {
 	case bs.lanes.mayOpen(l):
-		b.open = true
-		bs.lanes.opened++
+		b.state = breakerOpen
+		bs.lanes.openBreakers++
 	case bs.lanes.delivered > b.since || why == Misconfigured:
-		b.briefPause = true
+		b.state = breakerPaused
 		most = maxProbeWaitEarly
 	default:
 		bs.startGlobalBackoff()
@@ -269,7 +302,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 	b.fault, b.probe, b.outage = why, nil, outage{}
 	b.rateBefore, b.opened = l.limit.measured(bs.now), bs.now
 	b.trial = nil
-	if b.open && bs.cfg.Breaker.Probe == nil {
+	if b.state == breakerOpen && bs.cfg.Breaker.Probe == nil {
 		b.until = bs.nextProbeAt(why, true)
 	} else {
 		b.until = bs.now + bs.wait(&b.outage, most)
@@ -279,15 +312,15 @@ func (bs *breakers) open(l *lane, why Outcome) {
 		b.until = max(b.until, bs.now+bs.jitter(rateSpan, 1, 1.05))
 	}
 	b.since = bs.lanes.delivered
-	bs.lanes.endProbe(l)
+	bs.lanes.endWindowProbe(l)
 	bs.lanes.timer.dirty = true
 	bs.lanes.failover()
 }
 
 // close closes the breaker of l. The window of l starts over.
 func (bs *breakers) close(l *lane) {
-	if l.br.open {
-		bs.lanes.opened--
+	if l.br.state == breakerOpen {
+		bs.lanes.openBreakers--
 	}
 	if b := &l.br; b.fault == Retryable && b.rateBefore >= minRateDeliveries &&
 		bs.now-b.opened <= rateOutage &&
@@ -297,16 +330,18 @@ func (bs *breakers) close(l *lane) {
 	l.br = breaker{}
 	l.level.reset()
 	l.failureRate = 0
-	bs.lanes.endProbe(l)
+	bs.lanes.endWindowProbe(l)
 	l.win.Reset(bs.now)
 	l.win.refresh()
 	bs.schedule.doubling, bs.schedule.last = doubling{since: bs.now}, bs.now
 	for _, o := range bs.lanes.up { // the cause may have been repaired for all lanes
-		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > bs.now {
-			o.br.until = bs.now
-			bs.lanes.timer.dirty = true
-			bs.lanes.refresh(o)
+		b := &o.br
+		if b.state != breakerOpen || b.fault == Misconfigured || b.probe != nil || b.until <= bs.now {
+			continue
 		}
+		b.until = bs.now
+		bs.lanes.timer.dirty = true
+		bs.lanes.refresh(o)
 	}
 	bs.lanes.failover()
 }

@@ -85,7 +85,7 @@ func (p *budget) earn(a *attempt, now time.Duration) {
 func (p *budget) refund(a *attempt, now time.Duration) {
 	if a.tookToken {
 		a.tookToken = false
-		a.item.needsToken = a.item.needsToken || a.item.state != inRedo
+		a.item.needsToken = a.item.needsToken || a.item.state != inRetry
 		p.bucket.Add(now, 1)
 	}
 }
@@ -102,8 +102,8 @@ func (b *backlog) outOfTokens() bool {
 		return false
 	}
 	p.awaited, p.due = true, b.now+min(wait, maxWait)
-	for i := range min(b.redoWithToken.ready.len(), maxScan) {
-		if it := b.redoWithToken.ready.at(i); !it.awaitsToken {
+	for i := range min(b.retryWithToken.ready.len(), maxScan) {
+		if it := b.retryWithToken.ready.at(i); !it.awaitsToken {
 			it.awaitsToken = true
 			p.waits++
 		}
@@ -135,8 +135,8 @@ func (b *backlog) budgetStatus() BudgetStatus {
 	}
 	s := BudgetStatus{Tokens: max(0, p.bucket.Tokens(b.now)), Waited: p.waits}
 	if p.awaited {
-		for i := range b.redoWithToken.ready.len() {
-			if b.redoWithToken.ready.at(i).awaitsToken {
+		for i := range b.retryWithToken.ready.len() {
+			if b.retryWithToken.ready.at(i).awaitsToken {
 				s.Waiting++
 			}
 		}

@@ -35,7 +35,7 @@ func (h *deadlines) removeAt(i int) {
 	s := *h
 	n := len(s) - 1
 	last := s[n]
-	s[i].a.at = -1
+	s[i].a.heapIndex = -1
 	s[n] = deadline{}
 	s = s[:n]
 	*h = s
@@ -54,7 +54,7 @@ func (h *deadlines) removeAt(i int) {
 			}
 		}
 		s[i] = d
-		d.a.at = i
+		d.a.heapIndex = i
 		i = first
 	}
 	h.up(i, last)
@@ -69,11 +69,11 @@ func (h *deadlines) up(i int, d deadline) {
 			break
 		}
 		s[i] = s[parent]
-		s[i].a.at = i
+		s[i].a.heapIndex = i
 		i = parent
 	}
 	s[i] = d
-	d.a.at = i
+	d.a.heapIndex = i
 }
 
 // excuse is called after this process was held up, for example by a suspension. Answers may have
@@ -88,17 +88,17 @@ func (t *attempts) excuse(late time.Duration) {
 			l.win.discard(t.now)
 		}
 	}
-	for len(t.overdue) > 0 && t.overdue[0].at <= t.now && !t.overdue[0].a.excused {
-		a := t.overdue[0].a
-		t.overdue.removeAt(0)
+	for len(t.deadlines) > 0 && t.deadlines[0].at <= t.now && !t.deadlines[0].a.excused {
+		a := t.deadlines[0].a
+		t.deadlines.removeAt(0)
 		if a.deadline > t.now { // only earlyDeadline has passed
 			a.earlyDeadline = 0
-			t.overdue.push(a)
+			t.deadlines.push(a)
 			continue
 		}
 		a.excused, a.earlyDeadline = true, 0
 		a.deadline = t.now + late
-		t.overdue.push(a)
+		t.deadlines.push(a)
 	}
 }
 
@@ -106,12 +106,12 @@ func (t *attempts) excuse(late time.Duration) {
 // Attempts that have reached only their early deadlines may give up their places in the window, see
 // [hanging].
 func (t *attempts) expire() {
-	for len(t.overdue) > 0 && t.overdue[0].at <= t.now {
-		a := t.overdue[0].a
-		t.overdue.removeAt(0)
+	for len(t.deadlines) > 0 && t.deadlines[0].at <= t.now {
+		a := t.deadlines[0].a
+		t.deadlines.removeAt(0)
 		if a.deadline > t.now {
 			a.earlyDeadline = 0
-			t.overdue.push(a)
+			t.deadlines.push(a)
 			t.giveUpPlace(a)
 			continue
 		}
@@ -119,7 +119,7 @@ func (t *attempts) expire() {
 		// up.
 		if d := a.sent + t.minRTO(); t.cfg.Timeout == 0 && d > t.now {
 			a.deadline = d
-			t.overdue.push(a)
+			t.deadlines.push(a)
 			continue
 		}
 		t.timeout(a)
@@ -167,7 +167,7 @@ func (t *attempts) explainable(l *lane) int {
 		return n
 	}
 	start := startTimeouts
-	if opens := t.evidence.blame.streak(t.cfg.Breaker.Failures); opens > 0 {
+	if opens := t.evidence.blame.streakLimit(t.cfg.Breaker.Failures); opens > 0 {
 		start = min(start, opens) // that many failures open the breaker
 	}
 	return max(n, start)
@@ -242,10 +242,10 @@ func (t *attempts) timeout(a *attempt) {
 		}
 	}
 	if breaker {
-		t.breakers.failed(l, a, TimedOut)
+		t.breakers.recordFailure(l, a, TimedOut)
 	}
-	t.backlog.markHolding(it)
-	t.backlog.requeue(it, l)
+	t.backlog.markBlocking(it)
+	t.backlog.requeueOverdue(it, l)
 }
 
 // A late Tick shows that this process was held up, for example by other processes, a garbage

@@ -29,7 +29,7 @@ type deferring struct {
 	queue    []deferral       // in the order of at
 	newWaits []deferral       // waits that began in this step
 	asked    map[uint64]*item // items with a Defer that is not answered yet
-	held     amount           // kept by the owner
+	kept     amount           // by the owner
 	returned [numReturned]int // items offered again and not sent since
 }
 
@@ -107,7 +107,7 @@ func (d *deferring) waitsNow(b *backlog, it *item) bool {
 // bucket is empty. In the queue they would keep their data in memory, and a restart would forget
 // their last attempts.
 func (b *backlog) deferWithoutToken() {
-	ready := &b.redoWithToken.ready
+	ready := &b.retryWithToken.ready
 	for i := 0; b.cfg.Defer && i < min(ready.len(), maxScan); {
 		it := ready.at(i)
 		if it.waited || it.keyed() || it.firstOf != nil {
@@ -177,7 +177,7 @@ func (d *deferring) next() (at time.Duration, ok bool) {
 // longer waits, or an attempt of it runs.
 func (s *settlement) deferAnswered(e *Event) {
 	d := &s.backlog.retrying.deferred
-	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}
+	d.kept = amount{int(e.Pieces), e.Cost, e.Bytes}
 	it := d.asked[e.Seq]
 	if it == nil {
 		return

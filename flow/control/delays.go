@@ -16,4 +16,4 @@ func (it *item) Before(other *item) bool {
 }
 
 // SetIndex implements minheap.Element.
-func (it *item) SetIndex(i int) { it.at = i }
+func (it *item) SetIndex(i int) { it.heapIndex = i }

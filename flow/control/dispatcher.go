@@ -54,18 +54,18 @@ func (m *Machine) resetIfSourceDry(k Kind) {
 // while a failed item is ready to be sent, because that item would go to the free lane.
 func (d *dispatcher) mayHold() bool {
 	return d.lanes.policy.holder != nil && d.backlog.keyed == 0 && d.group.win == nil &&
-		d.backlog.redoWithToken.ready.len() == 0 &&
+		d.backlog.retryWithToken.ready.len() == 0 &&
 		d.group.phase == noPhase && d.backlog.consecutiveNew < endlessSource &&
 		!d.settlement.replay.full()
 }
 
-// spread starts new items, oldest first. A slow lane gets the newest item if the busy lanes would
-// need too long for all waiting items, because the newest one would wait longest for them.
-func (d *dispatcher) spread(out []Command) []Command {
+// sendOrHold starts new items, oldest first. A slow lane gets the newest item if the busy lanes
+// would need too long for all waiting items, because the newest one would wait longest for them.
+func (d *dispatcher) sendOrHold(out []Command) []Command {
 	for d.backlog.fresh.ready.len() > 0 && d.lanes.free > 0 && !d.group.isFull() {
 		it := d.backlog.fresh.ready.at(0)
 		if !it.isolated() {
-			return d.drain(&d.backlog.fresh, 1, out)
+			return d.sendQueue(&d.backlog.fresh, 1, out)
 		}
 		i, most := d.lanes.policy.holder.ChooseOrHold(d.now, it.cost, it.hash, d.lanes.cands)
 		if i < 0 {
@@ -73,13 +73,13 @@ func (d *dispatcher) spread(out []Command) []Command {
 		}
 		n := d.backlog.fresh.ready.len()
 		if most >= 1 && !d.heldEnough(it, i) {
-			if n < d.cfg.Ahead && float64(d.backlog.redo.len()+n) <= most {
+			if n < d.cfg.Ahead && float64(d.backlog.retry.len()+n) <= most {
 				d.hold.active, d.hold.until = true, it.heldUntil
 				break
 			}
 			it = d.backlog.fresh.ready.at(n - 1)
 		}
-		if d.settlement.replay.holds(it) {
+		if d.settlement.replay.forbids(it) {
 			break
 		}
 		d.backlog.fresh.remove(it)

@@ -8,11 +8,11 @@ func (m *Machine) Overlooked() (seq uint64) {
 			continue
 		}
 		blocked++
-		if _, ok := it.mayStart(); ok || it.state != inFresh && it.state != inRedo {
+		if _, ok := it.mayStart(); ok || it.state != inFresh && it.state != inRetry {
 			return it.seq
 		}
 	}
-	if blocked != m.backlog.fresh.blocked.n+m.backlog.redo.blocked.n+m.backlog.redoWithToken.blocked.n {
+	if blocked != m.backlog.fresh.blocked.n+m.backlog.retry.blocked.n+m.backlog.retryWithToken.blocked.n {
 		panic("blocked items are not counted right")
 	}
 	return 0
@@ -21,6 +21,6 @@ func (m *Machine) Overlooked() (seq uint64) {
 // Able returns the number of waiting items that are not blocked by the order of their keys. One
 // event may have to check all of them.
 func (m *Machine) Able() int {
-	return m.backlog.fresh.ready.len() + m.backlog.redo.ready.len() +
-		m.backlog.redoWithToken.ready.len()
+	return m.backlog.fresh.ready.len() + m.backlog.retry.ready.len() +
+		m.backlog.retryWithToken.ready.len()
 }

@@ -183,13 +183,14 @@ func (r *limiter) refusedPaced(now time.Duration) {
 	t := &r.tally
 	paced, recent := r.paced(now), t.recent
 	t.recent = 0
-	if probing := paced > r.ceiling; probing && !t.skip {
+	tested := paced > r.ceiling // a higher rate was tried out
+	if tested && !t.skip {
 		t.refused-- // counted by countRefusal
 	}
-	t.skip = paced > r.ceiling
+	t.skip = tested
 	share := t.share()
 	switch {
-	case t.skip:
+	case tested:
 	case t.refused >= minRateRefusals && 2*share >= r.unpaced && share <= maxRateChance:
 		r.end()
 		r.chance, t.since = share, now
@@ -206,10 +207,10 @@ func (r *limiter) refusedPaced(now time.Duration) {
 	switch {
 	case at < minRateDeliveries:
 		at = paced
-	case t.skip:
+	case tested:
 		at = (at + paced) / 2 // the rate has grown during the last second
 	}
-	if t.skip {
+	if tested {
 		r.retest = min(max(2*r.retest, rateRetest), maxRateRetest)
 	}
 	r.cutTo(now, at)

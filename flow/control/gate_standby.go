@@ -66,7 +66,7 @@ func (ls *lanes) mayOpen(l *lane) bool {
 		}
 		if other.limits.Standby == l.limits.Standby {
 			alike++
-			opened += one(other.br.open)
+			opened += one(other.br.state == breakerOpen)
 		}
 	}
 	return opened < max(1, alike/2)

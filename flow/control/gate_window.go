@@ -18,7 +18,7 @@ const maxRaise = 16
 // attempts that hang give up theirs.
 type windowGate struct {
 	window.Window
-	drain   drain
+	probe   windowProbe
 	leased  window.Leased  // nil if the limit is not a lease
 	starter window.Starter // nil if the window has no start-up
 	byCost  bool
@@ -75,7 +75,7 @@ type windowCache struct {
 
 func newWindowGate(w window.Window, l *lane, all *load) windowGate {
 	g := windowGate{Window: w, byCost: !w.Batches(), est: &l.est, all: all, running: &l.running}
-	g.drain.prober, _ = w.(window.Prober)
+	g.probe.prober, _ = w.(window.Prober)
 	g.leased, _ = w.(window.Leased)
 	g.starter, _ = w.(window.Starter)
 	g.refresh()
@@ -92,8 +92,8 @@ func (g *windowGate) measures() bool {
 func (g *windowGate) refresh() {
 	s := &g.cached
 	s.limit, s.epoch = max(1, g.Limit()), g.Epoch()
-	if g.drain.prober != nil {
-		s.base = g.drain.prober.Base()
+	if g.probe.prober != nil {
+		s.base = g.probe.prober.Base()
 	}
 	if g.starter != nil {
 		s.starting = g.starter.Starting()
@@ -151,15 +151,15 @@ func (g *windowGate) places() float64 {
 
 // widening returns the number of places for each attempt that the worker holds, at least 1.
 func (g *windowGate) widening() float64 {
-	if g.drain.on {
-		return max(1, g.drain.widen)
+	if g.probe.on {
+		return max(1, g.probe.widen)
 	}
 	return max(1, g.widen)
 }
 
-// held returns the number of attempts that the worker holds if n attempts have a place in the
+// atWorker returns the number of attempts that the worker holds if n attempts have a place in the
 // window. The others hang because of bad data, and are no load of the worker.
-func (g *windowGate) held(n int) int {
+func (g *windowGate) atWorker(n int) int {
 	widen := g.widening()
 	if widen <= 1 {
 		return n

@@ -171,7 +171,7 @@ func (ls *lanes) addLaneGates(l *lane) {
 // binding returns the name of the first gate that keeps l from taking an item. If no gate of l
 // does, it returns the name of a gate of the whole machine that holds items back, or "none".
 func (m *Machine) binding(l *lane) string {
-	if l.at < 0 {
+	if !l.isUp() {
 		return gateNone
 	}
 	if g, n := l.gates.binding(m.now, forItem|forLoad); n == 0 {

@@ -12,7 +12,8 @@ import (
 // most failures in an outage are no evidence. The zero value means never.
 type End struct {
 	Attempts int // failures that are evidence; 0: any number
-	// time since the first such failure; only time in which a lane was open counts; 0: no limit
+	// time since the first such failure; only time in which a lane was available counts; 0: no
+	// limit
 	Elapsed time.Duration
 }
 
@@ -34,7 +35,7 @@ func (e *End) reached(r *account, uptime time.Duration) bool {
 // giveUp refuses the items that have reached the limits of Config.End.
 func (s *settlement) giveUp(out []Command) []Command {
 	for _, e := range s.backlog.suspects.toGiveUp {
-		if e.isOpen() && e.item.decision == undecided {
+		if e.isActive() && e.item.decision == undecided {
 			out = s.carryOutDecision(e.item, s.refuseAsPoison(e.item, out))
 		}
 	}

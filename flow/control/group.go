@@ -33,7 +33,7 @@ type group struct {
 
 	win     window.Window // of all lanes together; nil: the lanes are not a group
 	batches bool          // the limit of win counts items instead of cost
-	drain   drain
+	probe   windowProbe
 	mean    float64 // mean cost of an item
 	limit   int     // items that may be in flight
 	unit    float64 // cost that counts as one item; 0: items are counted
@@ -58,8 +58,8 @@ type group struct {
 
 // laneGroupState is a lane's state in the experiments of its group.
 type laneGroupState struct {
-	paused bool           // paused by an experiment
-	seen   [2]observation // while all lanes were active, and while half of them were
+	paused      bool        // paused by an experiment
+	whole, half observation // while all lanes were active, and while half of them were
 }
 
 // phase is a phase of an experiment.
@@ -77,8 +77,8 @@ const (
 	// about its mean, and each sample resembles its neighbours. So with fewer samples, independent
 	// lanes would be taken for a group.
 	groupSamples = 128
-	// minimum limit of the group, or the number of open lanes if that is lower. That many in flight
-	// keep a nearby server busy.
+	// minimum limit of the group, or the number of available lanes if that is lower. That many in
+	// flight keep a nearby server busy.
 	minGroupLimit = 10
 	// elasticity below which an experiment ends at once: three times its standard error
 	groupClear   = 0.15
@@ -146,16 +146,16 @@ func (g *group) isFull() bool {
 	return g.lanes.load.cost > g.full
 }
 
-// bound computes the number and cost of items that may be in flight to all lanes together, from the
-// limit of the group's window. The parameter open is the number of open lanes. The limit is at
-// least this number, up to minGroupLimit, unless a measurement narrows the window.
-func (g *group) bound(open int) {
+// updateLimit computes the number and cost of items that may be in flight to all lanes together,
+// from the limit of the group's window. The limit is at least the number of available lanes, up to
+// minGroupLimit, unless a measurement narrows the window.
+func (g *group) updateLimit() {
 	if g.win == nil {
 		return
 	}
 	limit := max(1, g.win.Limit())
-	if !g.drain.on {
-		limit = max(limit, min(float64(open), minGroupLimit))
+	if !g.probe.on {
+		limit = max(limit, min(float64(g.lanes.available), minGroupLimit))
 	}
 	g.limit, g.unit = int(limit), g.mean
 	if g.batches {
@@ -176,8 +176,8 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 		s.Mean, s.InFlightAtSend, s.Limited,
 			s.Epoch = g.mean, a.totalCost, a.groupLimited, a.groupEpoch
 		g.win.OnSample(*s)
-		g.probe(a.groupLimited)
-		g.bound(g.lanes.open)
+		g.updateProbe(a.groupLimited)
+		g.updateLimit()
 	}
 	switch {
 	case g.phase != noPhase:
@@ -189,9 +189,9 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 
 const groupMean = 0.02 // weight of the newest item's cost
 
-// probe starts or ends a measurement of the group's drained round trip, if that is due.
-func (g *group) probe(limited bool) {
-	d := &g.drain
+// updateProbe starts or ends a measurement of the group's drained round trip, if that is due.
+func (g *group) updateProbe(limited bool) {
+	d := &g.probe
 	if d.prober == nil || d.on && !d.over(g.now) {
 		return
 	}
@@ -216,22 +216,22 @@ func (g *group) meanRoundTrip() time.Duration {
 }
 
 // beginExperiment begins an experiment if at least half of the lanes in use, but no fewer than two,
-// are ready. A ready lane is open and has no rate limit. Its window is past the start-up, and
+// are ready. A ready lane is available and has no rate limit. Its window is past the start-up, and
 // follows from measured round trips.
 func (g *group) beginExperiment() {
 	g.nextAt = g.now + groupRetry
 	ready := 0
 	for _, l := range g.lanes.up {
-		if l.open && l.est.known && l.win.measures() && l.limit.rate == 0 {
+		if l.available && l.est.known && l.win.measures() && l.limit.rate == 0 {
 			ready++
 		}
 	}
-	if g.drain.on || g.lanes.global.active || ready < 2 || 2*ready < g.lanes.inUse() {
+	if g.probe.on || g.lanes.global.active || ready < 2 || 2*ready < g.lanes.inUse() {
 		return
 	}
 	for _, l := range g.lanes.up {
-		l.groupState.seen = [2]observation{}
-		g.lanes.endProbe(l)
+		l.groupState.whole, l.groupState.half = observation{}, observation{}
+		g.lanes.endWindowProbe(l)
 	}
 	g.phase, g.began, g.n, g.notFull = wholePhase, g.now, 0, 0
 	g.from = g.now
@@ -265,12 +265,12 @@ func (g *group) compareIn(a *attempt, rtt float64, full bool) {
 		}
 		return
 	}
-	if a.sent < g.from || l.groupState.paused || l.at < 0 {
+	if a.sent < g.from || l.groupState.paused || !l.isUp() {
 		return
 	}
-	o := &l.groupState.seen[0]
-	if g.phase != wholePhase {
-		o = &l.groupState.seen[1]
+	o := &l.groupState.half
+	if g.phase == wholePhase {
+		o = &l.groupState.whole
 	}
 	o.add(rtt, a.ahead, a.totalCost)
 	if g.n++; g.n >= groupSamples {
@@ -301,7 +301,7 @@ func (g *group) nextPhase() {
 func (g *group) pauseHalf(p phase) {
 	g.phase, g.drained, g.n, g.pausedInFlight = p, false, 0, 0
 	for i, l := range g.lanes.up {
-		l.groupState.seen[1] = observation{}
+		l.groupState.half = observation{}
 		if l.groupState.paused = (i%2 == 0) == (p == evenPhase); l.groupState.paused {
 			g.pausedInFlight += l.running.n
 		}
@@ -316,7 +316,7 @@ func (g *group) pauseHalf(p phase) {
 // active. It adds the differences to g.change, weighted by the inverse of their variance.
 func (g *group) compare() {
 	for _, l := range g.lanes.up {
-		was, is := &l.groupState.seen[0], &l.groupState.seen[1]
+		was, is := &l.groupState.whole, &l.groupState.half
 		if was.n == 0 || is.n == 0 {
 			continue
 		}
@@ -374,9 +374,9 @@ func (g *group) regroup() {
 		return
 	}
 	g.win, g.since = g.cfg.Window.New(), g.now
-	g.drain.prober, _ = g.win.(window.Prober)
+	g.probe.prober, _ = g.win.(window.Prober)
 	g.batches = g.win.Batches()
-	g.bound(g.lanes.open)
+	g.updateLimit()
 	for _, l := range g.lanes.up {
 		if l.win.Limit() > 1 { // the window has measured all lanes together instead of its worker
 			l.win.Reset(g.now)

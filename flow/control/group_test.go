@@ -48,8 +48,8 @@ func TestElasticity(t *testing.T) {
 		{0.8, 0.4 * math.Sqrt2, 0.5}} {
 		m := machine(t, 2)
 		for range 10 {
-			m.lanes.up[1].groupState.seen[0].add(c.before, 8, 16)
-			m.lanes.up[1].groupState.seen[1].add(c.after, 8, 8)
+			m.lanes.up[1].groupState.whole.add(c.before, 8, 16)
+			m.lanes.up[1].groupState.half.add(c.after, 8, 8)
 		}
 		m.group.compare()
 		if e, ok := m.group.change.elasticity(); !ok || math.Abs(e-c.want) > 1e-9 {
@@ -92,7 +92,7 @@ func TestGroupBoundsTheSum(t *testing.T) {
 // double up to 6 s, and that an independent failure restarts the schedule.
 func TestProbesInTurn(t *testing.T) {
 	m := machine(t, 12)
-	m.lanes.opened = 6
+	m.lanes.openBreakers = 6
 	m.breakers.schedule.until = massFailureFor
 	last := time.Duration(0)
 	for i := range 8 {
@@ -123,9 +123,10 @@ func TestMassFailure(t *testing.T) {
 		m := machine(t, 12)
 		m.breakers.schedule.until, m.breakers.schedule.chance = massFailureFor, chance
 		l := m.lanes.up[3]
-		m.breakers.failed(l, &attempt{lane: l}, Retryable)
-		if l.br.open != (chance == 0) {
-			t.Errorf("with %g chance errors lately the first error of a lane opens its breaker: %v", chance, l.br.open)
+		m.breakers.recordFailure(l, &attempt{lane: l}, Retryable)
+		if open := l.br.state == breakerOpen; open != (chance == 0) {
+			t.Errorf("with %g chance errors lately the first error of a lane opens its breaker: %v",
+				chance, open)
 		}
 	}
 }

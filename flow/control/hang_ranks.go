@@ -164,19 +164,19 @@ func (h *hangRanks) below() (sum hangCount) {
 // seconds, for the time that delivered attempts had places.
 func (h *hangRanks) widening(least float64) float64 {
 	delivered := max(h.deliveredFor, least, time.Nanosecond.Seconds()) // round trips may take no time
-	return min(1+h.real()*h.hungFor/delivered, maxWidening)
+	return min(1+h.hungShare()*h.hungFor/delivered, maxWidening)
 }
 
 // drainedWidening returns the number of places that are needed for each attempt that a worker
 // without a queue holds. There a hanging attempt has a place for hangingTimes round trips.
 func (h *hangRanks) drainedWidening() float64 {
 	n := h.below()
-	return min(1+h.real()*hangingTimes*n.hung/(n.delivered+1), maxWidening)
+	return min(1+h.hungShare()*hangingTimes*n.hung/(n.delivered+1), maxWidening)
 }
 
-// real returns the share of the attempts counted as hung that are not only slow. It grows from 0
-// with the attempts that become overdue and do not return. It is 0 if h is nil.
-func (h *hangRanks) real() float64 {
+// hungShare returns the share of the attempts counted as hung that are not only slow. It grows from
+// 0 with the attempts that become overdue and do not return. It is 0 if h is nil.
+func (h *hangRanks) hungShare() float64 {
 	if h == nil {
 		return 0
 	}
@@ -186,7 +186,7 @@ func (h *hangRanks) real() float64 {
 // findLevel returns the level, if the outcomes show one: the rank from which attempts hang (see
 // hangRanks). If a level is known already, only a lower one is found.
 func (h *hangRanks) findLevel() (rank int, found bool) {
-	if h.real() < 0.5 {
+	if h.hungShare() < 0.5 {
 		return 0, false
 	}
 	all, low := h.below(), hangCount{}

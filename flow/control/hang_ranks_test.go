@@ -41,7 +41,7 @@ func TestHangRanks(t *testing.T) {
 		}
 	}
 	var none *hangRanks
-	if none.real() != 0 {
+	if none.hungShare() != 0 {
 		t.Error("attempts hang although none was counted")
 	}
 }

@@ -90,7 +90,7 @@ func (t *attempts) assessHanging(l *lane) {
 	}
 	h.count(l.onTime.firstPlaced)
 	l.win.widen = h.widening(2 * l.est.smoothed().Seconds())
-	l.win.drain.widen = h.drainedWidening()
+	l.win.probe.widen = h.drainedWidening()
 	if rank, found := h.findLevel(); found {
 		l.level.assume(t.now, rank+1, untestedRounds*l.est.smoothed())
 		l.level.beyond = h.above.hung
@@ -138,7 +138,7 @@ func (s *hanging) overdue(a *attempt, overtaken bool) {
 func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 	s := &l.hanging
 	s.sinceDelivery = 0
-	t.evidence.blame.hangs.deliver(late)
+	t.evidence.blame.hangs.recordDelivery(late)
 	if s.recent *= hangingMemory; late {
 		s.recent = max(0, s.recent-1) // the attempt was only slow
 	}
@@ -187,7 +187,7 @@ func (t *attempts) giveUpPlace(a *attempt) {
 		}
 		t.miss(a)
 	} else if a.id > l.onTime.newest {
-		if l.hanging.sinceDelivery >= t.evidence.blame.streak(t.cfg.Breaker.Failures)-1 {
+		if l.hanging.sinceDelivery >= t.evidence.blame.streakLimit(t.cfg.Breaker.Failures)-1 {
 			return
 		}
 		l.hanging.sinceDelivery++
@@ -196,7 +196,7 @@ func (t *attempts) giveUpPlace(a *attempt) {
 	l.hanging.exclude(a)
 	t.hung(a)
 	if t.evidence.isProbe(a) {
-		t.breakers.failed(l, a, TimedOut)
+		t.breakers.recordFailure(l, a, TimedOut)
 	}
 	t.lanes.refresh(l)
 }

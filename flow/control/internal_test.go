@@ -221,7 +221,7 @@ func TestHeapAgainstSorting(t *testing.T) {
 		return &item{rank: rank{root: uint64(i)}, past: past{due: due}}
 	},
 		func(it *item) { heap.Push(&h, it) }, func(i int) { heap.Remove(&h, i) },
-		func() (*item, int) { return h[0], len(h) }, func(it *item) int { return it.at },
+		func() (*item, int) { return h[0], len(h) }, func(it *item) int { return it.heapIndex },
 		func(x, y *item) bool { return x.due < y.due || x.due == y.due && x.rank.less(&y.rank) })
 }
 
@@ -229,7 +229,7 @@ func TestDeadlinesAgainstSorting(t *testing.T) {
 	var h deadlines
 	againstSorting(t, 400, func(i int, due time.Duration) *attempt { return &attempt{id: uint64(i), deadline: due} },
 		h.push, h.removeAt, func() (*attempt, int) { return h[0].a, len(h) },
-		func(a *attempt) int { return a.at },
+		func(a *attempt) int { return a.heapIndex },
 		func(x, y *attempt) bool { return x.deadline < y.deadline || x.deadline == y.deadline && x.id < y.id })
 }
 
@@ -319,8 +319,8 @@ func TestLaneIsStatus(t *testing.T) {
 // TestKnowledgeOfABreaker checks the number of failures that open a breaker. If many attempts hang,
 // more failures are needed. The first delivery of a lane does not lower the number.
 func TestKnowledgeOfABreaker(t *testing.T) {
-	b := blame{first: 12, atOnce: 12, hangs: hangShare{hung: 22, delivered: 12}}
-	if n := b.streak(3); n < 20 {
+	b := blame{firstAttempts: 12, firstDelivered: 12, hangs: hangShare{hung: 22, delivered: 12}}
+	if n := b.streakLimit(3); n < 20 {
 		t.Errorf("%d failures open a breaker if most attempts hang, want at least 20", n)
 	}
 	b = blame{hangs: hangShare{delivered: 10}}
@@ -328,9 +328,9 @@ func TestKnowledgeOfABreaker(t *testing.T) {
 		l := &lane{stats: laneStats{delivered: 1}}
 		it := &item{}
 		it.number = 1
-		b.acknowledge(it, &attempt{lane: l})
+		b.recordDelivery(it, &attempt{lane: l})
 	}
-	if n := b.streak(3); n != 20 {
+	if n := b.streakLimit(3); n != 20 {
 		t.Errorf("%d failures open a breaker after the first deliveries of ten lanes, want 20", n)
 	}
 }

@@ -17,7 +17,7 @@ type itemState uint8
 const (
 	isFree     itemState = iota
 	inFresh              // waits, never sent
-	inRedo               // waits for its next attempt
+	inRetry              // waits for its next attempt
 	inDelay              // waits until due
 	inSuspects           // waits until due among the suspects
 	inFlight             // waits only for the end of its attempts
@@ -66,7 +66,7 @@ type past struct {
 	state       itemState
 	counted     bool // in replay.started: sent at least once, so that a crash may repeat it
 	blocked     bool // see queue
-	holds       bool // counted in backlog.holding
+	blocking    bool // counted in backlog.blocking
 	decision    decision
 	poison      bool   // refused because of its account
 	waited      bool   // has waited, so that a lane that failed it may get its next attempt
@@ -78,9 +78,9 @@ type past struct {
 
 	heldUntil time.Duration // end of its hold; 0: not held yet
 
-	due   time.Duration
-	at    int // index in the heap in which it waits
-	retry backoff.State
+	due       time.Duration
+	heapIndex int // in the heap in which it waits
+	retry     backoff.State
 }
 
 // division describes how an item is replaced by pieces, or how a piece settles. If an attempt
@@ -133,10 +133,12 @@ type itemRef struct {
 
 func (it *item) ref() itemRef { return itemRef{it, it.seq} }
 
-// isOpen reports whether the item has not settled, and is not being cut or dead-lettered.
-func (r itemRef) isOpen() bool {
-	it := r.item
-	return it.seq == r.seq && it.state != isFree && it.state != isDone && it.state != isPending
+// isActive reports whether r still refers to its item, and the item is active.
+func (r itemRef) isActive() bool { return r.item.seq == r.seq && r.item.isActive() }
+
+// isActive reports whether the item has not settled, and is not being cut or dead-lettered.
+func (it *item) isActive() bool {
+	return it.state != isFree && it.state != isDone && it.state != isPending
 }
 
 func (it *item) keyed() bool { return len(it.nodes) > 0 }
@@ -153,6 +155,13 @@ func (it *item) runsAt(l *lane) bool {
 }
 
 func (it *item) failedAt(l *lane) bool { return slices.Contains(it.tried, l.num) }
+
+// addTried adds l to the lanes that failed the item.
+func (it *item) addTried(l *lane) {
+	if !it.failedAt(l) {
+		it.tried = append(it.tried, l.num)
+	}
+}
 
 // awaited reports whether the item has a running attempt that is not overdue.
 func (it *item) awaited() bool {
@@ -222,10 +231,10 @@ func (b *backlog) leave(it *item) {
 	switch it.state {
 	case inFresh:
 		b.fresh.remove(it)
-	case inRedo:
+	case inRetry:
 		b.queueOf(it).remove(it)
 	case inDelay:
-		heap.Remove(&b.delayed, it.at)
+		heap.Remove(&b.delayed, it.heapIndex)
 	case inSuspects:
 		b.suspects.remove(it)
 	}

@@ -9,7 +9,7 @@ type keyState struct {
 	key        uint32
 	head, tail *keyNode
 	inFlight   int   // items with an attempt in flight
-	holder     *lane // lane of the items in flight
+	lane       *lane // lane of the items in flight
 	// an item failed while others are in flight: no item starts until all have returned
 	interrupted bool
 }
@@ -66,8 +66,8 @@ func (b *backlog) unlink(it *item) {
 		return
 	}
 	b.keyed--
-	b.holding -= one(it.holds)
-	it.holds = false
+	b.blocking -= one(it.blocking)
+	it.blocking = false
 	// A Split may replace the item by pieces while its attempt is still listed as running. The item
 	// is then no longer in flight.
 	if len(it.running) > 0 {
@@ -98,12 +98,12 @@ func (b *backlog) unlink(it *item) {
 	it.nodes = it.nodes[:0]
 }
 
-// markHolding notes that the item has failed or is overdue. Later items of its keys may then wait
+// markBlocking notes that the item has failed or is overdue. Later items of its keys may then wait
 // long, see blockedByFailed.
-func (b *backlog) markHolding(it *item) {
-	if it.keyed() && !it.holds {
-		it.holds = true
-		b.holding++
+func (b *backlog) markBlocking(it *item) {
+	if it.keyed() && !it.blocking {
+		it.blocking = true
+		b.blocking++
 	}
 }
 
@@ -112,7 +112,7 @@ func (b *backlog) markHolding(it *item) {
 // count against Config.Waiting instead of Config.Ahead, so that the machine still requests items of
 // other keys.
 func (b *backlog) blockedByFailed() (a amount) {
-	if b.holding > 0 {
+	if b.blocking > 0 {
 		a = b.fresh.blocked
 	}
 	return a
@@ -125,10 +125,10 @@ func (b *backlog) countInFlight(it *item, l *lane, delta int) {
 		n := &it.nodes[i]
 		s := n.state
 		s.inFlight += delta
-		s.holder = l
+		s.lane = l
 		switch {
 		case s.inFlight == 0:
-			s.holder, s.interrupted = nil, false
+			s.lane, s.interrupted = nil, false
 			b.unblock(s.head.item)
 		case delta > 0 && l.limits.Ordered && n.next != nil:
 			b.unblock(n.next.item) // the next item may follow at l
@@ -162,8 +162,9 @@ func (it *item) mayStart() (only *lane, ok bool) {
 			}
 			continue
 		}
-		l := s.holder
-		if s.interrupted || n.prev == nil || !l.limits.Ordered || l.run.broken || l.at < 0 || only != nil && only != l {
+		l := s.lane
+		mayFollow := n.prev != nil && l.limits.Ordered && l.isUp() && !l.run.broken && !s.interrupted
+		if !mayFollow || only != nil && only != l {
 			return nil, false
 		}
 		only = l

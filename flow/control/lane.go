@@ -9,14 +9,14 @@ import (
 // lane is the machine's state of one worker.
 type lane struct {
 	num    int32
-	at     int // index in lanes.up and lanes.cands; -1: down
+	index  int // index in lanes.up and lanes.cands; -1: down
 	limits Limits
 	win    windowGate
 
-	running load // attempts with a running Deliver
-	places  int  // further items that it may take now
-	ready   bool // its breaker needs a probe now
-	open    bool // up, and neither breaker, throttle nor standby gate is shut
+	running    load // attempts with a running Deliver
+	room       int  // further items that it may take now
+	needsProbe bool // its breaker needs a probe now
+	available  bool // up, and neither breaker, throttle nor standby gate is shut
 
 	onTime onTimeAttempts
 	level  level
@@ -45,6 +45,10 @@ type lane struct {
 	repeated bool // the last attempt was of an item sent before
 	stats    laneStats
 }
+
+// isUp reports whether the lane is up. A lane that is down takes no attempts, but some may still
+// run.
+func (l *lane) isUp() bool { return l.index >= 0 }
 
 // orderedRun is the current run of an Ordered lane: attempts that take effect in the order of their
 // indexes, until one of them fails. The next run begins with the failed item, if the item is to be

@@ -19,19 +19,19 @@ type lanes struct {
 	all    []*lane              // up, or down with attempts in flight; by number
 	up     []*lane              // by number
 	cands  []dispatch.Candidate // of up
-	masked []int                // candidates hidden while one item chooses
+	hidden []int                // candidates hidden while one item chooses
 	shared gates                // of all lanes
 
-	places  int // further items that all lanes together may take now
-	free    int // lanes that may take further items now
-	ready   int // lanes with a breaker that needs a probe
-	open    int // lanes with the field open set
-	opened  int // lanes with an open breaker
-	firsts  int // Ordered lanes that wait for the first item of their next run
-	global  global
-	standby int     // lanes with a higher Limits.Standby take no items
-	probes  []*lane // lanes with a window narrowed to measure, oldest first
-	uptime  uptime
+	room         int // further items that all lanes together may take now
+	free         int // lanes that may take further items now
+	probesDue    int // lanes with a breaker that needs a probe
+	available    int // lanes with the field available set
+	openBreakers int // lanes with an open breaker
+	firsts       int // Ordered lanes that wait for the first item of their next run
+	global       global
+	standby      int     // lanes with a higher Limits.Standby take no items
+	windowProbes []*lane // lanes with a window narrowed to measure, oldest first
+	uptime       uptime
 
 	delivered    uint64 // delivered attempts
 	load         load   // attempts with a place in a window
@@ -88,16 +88,16 @@ func (t *gateTimer) add(now, at time.Duration) {
 // hide keeps dispatch from choosing this lane until unhide is called.
 func (ls *lanes) hide(num int32) {
 	if i, found := ls.find(num); found {
-		if at := ls.all[i].at; at >= 0 && ls.cands[at].Free {
+		if at := ls.all[i].index; at >= 0 && ls.cands[at].Free {
 			ls.cands[at].Free = false
-			ls.masked = append(ls.masked, at)
+			ls.hidden = append(ls.hidden, at)
 			ls.policy.changed(at, ls.cands)
 		}
 	}
 }
 
 func (ls *lanes) unhide() {
-	for _, i := range ls.masked {
+	for _, i := range ls.hidden {
 		ls.cands[i].Free = true
 		ls.policy.changed(i, ls.cands)
 	}
@@ -111,13 +111,13 @@ func (ls *lanes) pick(it *item) *lane {
 	return nil
 }
 
-// bound reports whether the dispatch policy would choose l for the item if l were free.
-func (ls *lanes) bound(it *item, l *lane) bool {
-	was := ls.cands[l.at].Free
-	ls.cands[l.at].Free = true
+// wouldPick reports whether the dispatch policy would choose l for the item if l were free.
+func (ls *lanes) wouldPick(it *item, l *lane) bool {
+	was := ls.cands[l.index].Free
+	ls.cands[l.index].Free = true
 	i := ls.policy.Choose(ls.now, it.cost, it.hash, ls.cands)
-	ls.cands[l.at].Free = was
-	return i == l.at
+	ls.cands[l.index].Free = was
+	return i == l.index
 }
 
 func (ls *lanes) refreshAll() {
@@ -133,7 +133,7 @@ func (ls *lanes) restarted(l *lane, r *Report) {
 		return
 	}
 	if l.workerID != 0 {
-		ls.endProbe(l)
+		ls.endWindowProbe(l)
 		l.est, l.reportsTimes = estimator{}, false
 		l.hanging.ranks, l.win.widen = nil, 1
 		l.win.Reset(ls.now)
@@ -157,13 +157,13 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 	limits.InFlight = max(0, limits.InFlight)
 	i, found := ls.find(num)
 	if !found {
-		l := &lane{num: num, at: -1}
+		l := &lane{num: num, index: -1}
 		l.win = newWindowGate(ls.cfg.Window.New(), l, &ls.load)
 		ls.addLaneGates(l)
 		ls.all = slices.Insert(ls.all, i, l)
 	}
 	l := ls.all[i]
-	if wasDown = l.at < 0; wasDown {
+	if wasDown = !l.isUp(); wasDown {
 		l.lastStart = ls.now
 	}
 	l.hard.limit, l.wantOrdered = limits.InFlight, limits.Ordered
@@ -176,7 +176,7 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 
 // bringUp adds l to the lanes that are up, if it was down.
 func (ls *lanes) bringUp(l *lane) {
-	if l.at < 0 {
+	if !l.isUp() {
 		i, _ := slices.BinarySearchFunc(ls.up, l.num, func(x *lane, n int32) int { return int(x.num) - int(n) })
 		ls.up = slices.Insert(ls.up, i, l)
 		ls.cands = slices.Insert(ls.cands, i, dispatch.Candidate{Lane: l.num})
@@ -187,29 +187,29 @@ func (ls *lanes) bringUp(l *lane) {
 	ls.refresh(l)
 }
 
-// reindex sets the field at of the lanes in up[from:] to their indexes in up.
+// reindex sets the field index of the lanes in up[from:] to their indexes in up.
 func reindex(up []*lane, from int) {
 	for i := from; i < len(up); i++ {
-		up[i].at = i
+		up[i].index = i
 	}
 }
 
 func (ls *lanes) remove(num int32) {
 	i, found := ls.find(num)
-	if !found || ls.all[i].at < 0 {
+	if !found || !ls.all[i].isUp() {
 		return
 	}
 	l := ls.all[i]
-	ls.endProbe(l)
-	if l.br.open {
-		ls.opened--
+	ls.endWindowProbe(l)
+	if l.br.state == breakerOpen {
+		ls.openBreakers--
 	}
 	l.br = breaker{}
 	if l.run.first != nil {
 		ls.clearFirst(l.run.first)
 	}
-	at := l.at
-	l.at = -1
+	at := l.index
+	l.index = -1
 	ls.refresh(l)
 	ls.up = slices.Delete(ls.up, at, at+1)
 	ls.cands = slices.Delete(ls.cands, at, at+1)
@@ -221,7 +221,7 @@ func (ls *lanes) remove(num int32) {
 
 // prune removes a lane that is down, if its last attempt has been concluded.
 func (ls *lanes) prune(l *lane) {
-	if l.at >= 0 || l.running.n > 0 || !l.run.concluded() {
+	if l.isUp() || l.running.n > 0 || !l.run.concluded() {
 		return
 	}
 	if i, found := ls.find(l.num); found && ls.all[i] == l {
@@ -237,43 +237,43 @@ func (ls *lanes) find(num int32) (int, bool) {
 // dispatch policy uses. It informs the policy.
 func (ls *lanes) refresh(l *lane) {
 	ls.updateRoom(l)
-	if l.at < 0 {
+	if !l.isUp() {
 		return
 	}
-	c := &ls.cands[l.at]
+	c := &ls.cands[l.index]
 	c.Known, c.Failures = l.est.known, l.failureRate
 	c.Mean, c.Rate, c.Service,
 		c.Base = l.est.mean, l.est.rate(), toDuration(l.est.service), l.win.cached.base
-	ls.policy.changed(l.at, ls.cands)
+	ls.policy.changed(l.index, ls.cands)
 }
 
 // updateRoom updates the number of items that l may take now, and the values for the dispatch
 // policy that the start of an attempt can change. It does not inform the policy.
 func (ls *lanes) updateRoom(l *lane) {
-	places, ready, open, full := 0, false, false, false
+	room, needsProbe, available, full := 0, false, false, false
 	switch {
-	case l.at < 0 || l.throttle.shut(ls.now):
+	case !l.isUp() || l.throttle.shut(ls.now):
 	case l.br.shut():
-		ready = !ls.global.active && l.br.probe == nil && l.win.load.n == 0 && ls.now >= l.br.until &&
-			!l.gates.shut(ls.now, forProbe)
+		needsProbe = !ls.global.active && l.br.probe == nil && l.win.load.n == 0 &&
+			ls.now >= l.br.until && !l.gates.shut(ls.now, forProbe)
 	default:
-		open = ls.isInUse(l)
-		if places = l.gates.items.room(ls.now); places > 0 {
+		available = ls.isInUse(l)
+		if room = l.gates.items.room(ls.now); room > 0 {
 			load := l.gates.loads.room(ls.now)
-			full = load == 0 && places == unlimited
-			places = min(places, load)
+			full = load == 0 && room == unlimited
+			room = min(room, load)
 		}
 	}
-	ls.places += places - l.places
-	ls.free += one(places > 0) - one(l.places > 0)
-	ls.ready += one(ready) - one(l.ready)
-	ls.open += one(open) - one(l.open)
-	l.places, l.ready, l.open = places, ready, open
-	if l.at < 0 {
+	ls.room += room - l.room
+	ls.free += one(room > 0) - one(l.room > 0)
+	ls.probesDue += one(needsProbe) - one(l.needsProbe)
+	ls.available += one(available) - one(l.available)
+	l.room, l.needsProbe, l.available = room, needsProbe, available
+	if !l.isUp() {
 		return
 	}
-	c := &ls.cands[l.at]
-	c.Free, c.Full = places > 0, full
+	c := &ls.cands[l.index]
+	c.Free, c.Full = room > 0, full
 	c.LastAnswer, c.LastStart = l.lastAnswer, l.lastStart
 	c.InFlight, c.Work = l.win.load.n, (l.running.cost-l.hanging.excluded.cost)/l.win.widening()
 	if !l.est.known && l.win.starter != nil { // dispatch chooses unknown lanes only if nothing is in flight there
@@ -289,51 +289,51 @@ func one(is bool) int {
 	return 0
 }
 
-// probe begins or ends a measurement of the drained round trip of l (the round trip without a queue
-// at the worker), if that is due. At most a tenth of the lanes, but always one, may measure at a
-// time. Only a lane that is used to its limit (limited) needs this: the queues of other lanes drain
-// anyway.
-func (ls *lanes) probe(l *lane, limited bool) {
-	d := &l.win.drain
-	if d.prober == nil || l.at < 0 || d.on && !d.over(ls.now) {
+// updateWindowProbe begins or ends a measurement of the drained round trip of l (the round trip
+// without a queue at the worker), if that is due. At most a tenth of the lanes, but always one, may
+// measure at a time. Only a lane that is used to its limit (limited) needs this: the queues of
+// other lanes drain anyway.
+func (ls *lanes) updateWindowProbe(l *lane, limited bool) {
+	d := &l.win.probe
+	if d.prober == nil || !l.isUp() || d.on && !d.over(ls.now) {
 		return
 	}
-	ls.endProbe(l)
+	ls.endWindowProbe(l)
 	if !d.due(ls.now, ls.jitter) || !limited {
 		return
 	}
-	if len(ls.probes) >= max(1, len(ls.up)/10) {
-		if oldest := ls.probes[0]; ls.now >= oldest.win.drain.ends {
-			ls.endProbe(oldest)
+	if len(ls.windowProbes) >= max(1, len(ls.up)/10) {
+		if oldest := ls.windowProbes[0]; ls.now >= oldest.win.probe.ends {
+			ls.endWindowProbe(oldest)
 			ls.refresh(oldest)
 		}
 		return
 	}
-	ls.probes = append(ls.probes, l)
+	ls.windowProbes = append(ls.windowProbes, l)
 	d.begin(ls.now, l.est.smoothed())
 	l.win.refresh()
 }
 
-func (ls *lanes) endProbe(l *lane) {
-	if !l.win.drain.on {
+func (ls *lanes) endWindowProbe(l *lane) {
+	if !l.win.probe.on {
 		return
 	}
-	l.win.drain.end(ls.now)
+	l.win.probe.end(ls.now)
 	l.win.refresh()
-	if i := slices.Index(ls.probes, l); i >= 0 {
-		ls.probes = slices.Delete(ls.probes, i, i+1)
+	if i := slices.Index(ls.windowProbes, l); i >= 0 {
+		ls.windowProbes = slices.Delete(ls.windowProbes, i, i+1)
 	}
 }
 
-// uptime measures the total time in which at least one lane was open and the machine was not in the
-// global backoff (the pause of all lanes when none delivers). The limit End.Elapsed of an item
-// counts only this time.
+// uptime measures the total time in which at least one lane was available and the machine was not
+// in the global backoff (the pause of all lanes when none delivers). The limit End.Elapsed of an
+// item counts only this time.
 type uptime struct {
 	total, since time.Duration
 	up           bool
 }
 
-// update notes whether a lane is open from now on.
+// update notes whether a lane is available from now on.
 func (u *uptime) update(now time.Duration, up bool) {
 	if u.up {
 		u.total += now - u.since

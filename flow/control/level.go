@@ -43,8 +43,8 @@ type level struct {
 }
 
 type outcomeAt struct {
-	level int32
-	taken bool
+	level     int32
+	delivered bool
 }
 
 const (
@@ -72,14 +72,14 @@ const (
 	trialDoubt = 0.05
 )
 
-// logRefuses is the counterpart of [refusedBeyond] for a delivery. It is negative, because a
-// delivery suggests that the worker does not refuse from that number in flight on.
-var logRefuses = math.Log(levelRefuses)
+// deliveryEvidence is the counterpart of [refusalEvidence] for a delivery. It is negative, because
+// a delivery suggests that the worker does not refuse from that number in flight on.
+var deliveryEvidence = math.Log(levelRefuses)
 
-// taken notes the delivery of an attempt.
-func (v *level) taken(now time.Duration, a *attempt) {
+// delivered notes the delivery of an attempt.
+func (v *level) delivered(now time.Duration, a *attempt) {
 	v.add(a, true)
-	v.score = max(0, v.score+logRefuses)
+	v.score = max(0, v.score+deliveryEvidence)
 	if v.trial == a {
 		v.denied = 0
 		v.step = max(1, 2*v.step)
@@ -98,24 +98,30 @@ func (v *level) dropIfAbove(window float64) {
 // drop drops the level. A trial that still runs says nothing about a later level.
 func (v *level) drop() { v.from, v.step, v.trial = 0, 0, nil }
 
-// refused notes a refusal. The result known reports whether the level (the number in flight from
-// which the worker refuses) explains the refusal. The result lower reports whether this refusal has
-// set that level.
-func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
+// refusalCause is the explanation of a refusal.
+type refusalCause uint8
+
+const (
+	noLevel     refusalCause = iota // no level: chance, overload or a defect
+	beyondLevel                     // the attempt was beyond the known level
+	newLevel                        // the level that has just been found, with this refusal
+)
+
+// refused notes a refusal, and returns its explanation.
+func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) refusalCause {
 	chance := v.byChance() // before this answer
-	speaks := refusedBeyond(chance)
 	v.add(a, false)
 	at := int(a.level)
 	switch {
 	case v.trial == a:
 		if v.denied++; math.Pow(chance, float64(v.denied)) > trialDoubt {
 			v.since = max(v.since, now-v.wait+rtt) // the next trial follows after a round trip
-			return true, false
+		} else {
+			v.trialRefused(now, a, rtt)
 		}
-		v.trialRefused(now, a, rtt)
-		return true, false
+		return beyondLevel
 	case v.from > 0 && at >= v.from:
-		return true, false
+		return beyondLevel
 	case v.from > 0 && v.explained():
 		v.drop()
 	}
@@ -123,28 +129,25 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		v.low = at
 	}
 	if v.low > 1 && v.logOdds(v.low) > levelSure+v.caution() {
-		wait, delivered := max(levelWait, levelRounds*rtt), 0
-		v.beyond = 0
-		for _, o := range v.recent[:min(v.n, levelRecent)] {
-			switch {
-			case int(o.level) < v.low:
-			case o.taken:
-				delivered++
-			default:
-				v.beyond++
-			}
-		}
-		switch {
-		case v.from > 0:
-			wait = max(wait, v.wait)
-		case delivered == 0:
-			wait = untestedRounds * rtt
-		}
-		v.assume(now, v.low, wait)
-		return true, true
+		v.assumeLow(now, rtt)
+		return newLevel
 	}
-	v.score = min(v.score+speaks, v.cut()+maxLevelExcess)
-	return false, false
+	v.score = min(v.score+refusalEvidence(chance), v.cut()+maxLevelExcess)
+	return noLevel
+}
+
+// assumeLow sets the level to the suspected one.
+func (v *level) assumeLow(now, rtt time.Duration) {
+	_, beyond := v.outcomes(v.low)
+	v.beyond = beyond.refused
+	wait := max(levelWait, levelRounds*rtt)
+	switch {
+	case v.from > 0:
+		wait = max(wait, v.wait)
+	case beyond.delivered == 0:
+		wait = untestedRounds * rtt
+	}
+	v.assume(now, v.low, wait)
 }
 
 // trialRefused notes that the trial was refused.
@@ -192,38 +195,44 @@ func (v *level) caution() float64 { return levelCaution * (v.byChance() - minLev
 
 func (v *level) byChance() float64 { return min(max(v.chance, minLevelChance), maxLevelChance) }
 
-// refusedBeyond returns how strongly one refusal suggests that the worker refuses from a certain
-// number in flight (a level), and not at random. The result is a log-likelihood ratio. For a
-// delivery, the ratio is logRefuses.
-func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
+// refusalEvidence returns how strongly one refusal suggests that the worker refuses from a certain
+// number in flight (a level), and not at random. The result is a log-likelihood ratio.
+func refusalEvidence(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
 // explained reports whether random failures alone explain the refusals beyond the known level,
 // because the estimate of their share (chance) has grown since the level was found. The evidence
 // must then be less than half of that from which a level is assumed.
 func (v *level) explained() bool {
-	return v.beyond*refusedBeyond(v.byChance()) < (levelSure+v.caution())/2
+	return v.beyond*refusalEvidence(v.byChance()) < (levelSure+v.caution())/2
+}
+
+// outcomes are numbers of recent answers.
+type outcomes struct{ delivered, refused float64 }
+
+// outcomes counts the recent answers below the given level, and those from it on.
+func (v *level) outcomes(from int) (below, beyond outcomes) {
+	for _, o := range v.recent[:min(v.n, levelRecent)] {
+		n := &beyond
+		if int(o.level) < from {
+			n = &below
+		}
+		if o.delivered {
+			n.delivered++
+		} else {
+			n.refused++
+		}
+	}
+	return below, beyond
 }
 
 // logOdds returns the logarithm of the odds that refusals begin at the given level.
 func (v *level) logOdds(from int) float64 {
-	var takenBelow, refusedBelow, taken, refused float64
-	for _, o := range v.recent[:min(v.n, levelRecent)] {
-		switch below := int(o.level) < from; {
-		case below && o.taken:
-			takenBelow++
-		case below:
-			refusedBelow++
-		case o.taken:
-			taken++
-		default:
-			refused++
-		}
-	}
-	if takenBelow == 0 {
+	below, beyond := v.outcomes(from)
+	if below.delivered == 0 {
 		return 0
 	}
-	p := min(max((refusedBelow+0.5)/(takenBelow+refusedBelow+10), v.byChance()), maxLevelChance)
-	return refused*refusedBeyond(p) + taken*logRefuses
+	p := min(max((below.refused+0.5)/(below.delivered+below.refused+10), v.byChance()), maxLevelChance)
+	return beyond.refused*refusalEvidence(p) + beyond.delivered*deliveryEvidence
 }
 
 // room returns the number of further attempts that the level allows: those until the number in

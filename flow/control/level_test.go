@@ -18,7 +18,7 @@ func TestLevelIsFound(t *testing.T) {
 			for at := 1; at <= burst; at++ {
 				a := &attempt{level: at}
 				if at <= limit {
-					v.taken(0, a)
+					v.delivered(0, a)
 				} else {
 					v.refused(0, a, time.Millisecond)
 				}
@@ -48,8 +48,8 @@ func TestChanceIsNoLevel(t *testing.T) {
 		for range 20_000 {
 			a := &attempt{level: 1 + rnd.IntN(20)}
 			if rnd.Float64() >= share {
-				v.taken(0, a)
-			} else if _, lower := v.refused(0, a, time.Millisecond); lower {
+				v.delivered(0, a)
+			} else if v.refused(0, a, time.Millisecond) == newLevel {
 				found++
 				v.from = 0
 			}
@@ -79,7 +79,7 @@ func TestLevelOfRandomFailuresEnds(t *testing.T) {
 		if rnd.Float64() < 0.3 {
 			v.refused(0, a, time.Millisecond)
 		} else {
-			v.taken(0, a)
+			v.delivered(0, a)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestLevelIsTriedRarely(t *testing.T) {
 	for _, want := range []int{7, 9, 13} {
 		a := &attempt{level: v.from}
 		v.started(a)
-		v.taken(now, a)
+		v.delivered(now, a)
 		v.trial = nil
 		if v.from != want || v.room(now, want-1, 1) != 1 {
 			t.Fatalf("the level rose to %d with room for %d, want %d and one more at once", v.from,
@@ -127,7 +127,7 @@ func TestRandomlyRefusedTrials(t *testing.T) {
 		if refused {
 			v.refused(now, a, rtt)
 		} else {
-			v.taken(now, a)
+			v.delivered(now, a)
 		}
 		v.trial = nil
 	}
@@ -168,13 +168,13 @@ func TestLevelOfAWidenedWindow(t *testing.T) {
 			n := 0
 			for v.room(0, n, widen) > 0 {
 				n++
-				if at := win.held(n); at >= from {
+				if at := win.atWorker(n); at >= from {
 					t.Fatalf("widening %v, level %d: attempt %d counts as %d", widen, from, n, at)
 				}
 			}
-			if n < from-1 || v.room(levelWait, n, widen) != 1 || win.held(n+1) < from {
+			if n < from-1 || v.room(levelWait, n, widen) != 1 || win.atWorker(n+1) < from {
 				t.Errorf("widening %v, level %d: the trial after %d attempts counts as %d",
-					widen, from, n, win.held(n+1))
+					widen, from, n, win.atWorker(n+1))
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func TestTrialOfADroppedLevel(t *testing.T) {
 	v.assume(0, 6, levelWait)
 	v.started(first)
 	v.dropIfAbove(4)
-	v.taken(levelWait, first)
+	v.delivered(levelWait, first)
 	if v.from != 0 {
 		t.Errorf("the trial of the dropped level has set level %d", v.from)
 	}
@@ -289,7 +289,7 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 			i := rnd.IntN(len(plain))
 			a := plain[i]
 			plain = append(plain[:i], plain[i+1:]...)
-			o.deliver(a, a.cost)
+			o.recordDelivery(a, a.cost)
 			o.drop(a)
 			o.drop(a) // a second drop has no effect
 		}
@@ -316,7 +316,7 @@ func TestDistressEnds(t *testing.T) {
 		var v level
 		a := &attempt{level: 1}
 		for range before {
-			v.taken(0, a)
+			v.delivered(0, a)
 			v.refused(0, a, time.Millisecond)
 		}
 		for range 100 {
@@ -325,8 +325,8 @@ func TestDistressEnds(t *testing.T) {
 		if !v.isDistressed() {
 			t.Errorf("%d deliveries before: no distress after 100 refusals in a row", before)
 		}
-		v.taken(0, a)
-		v.taken(0, a)
+		v.delivered(0, a)
+		v.delivered(0, a)
 		if v.isDistressed() {
 			t.Errorf("%d deliveries before: distress after two deliveries in a row", before)
 		}

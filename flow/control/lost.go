@@ -35,9 +35,9 @@ func (o *onTimeAttempts) add(a *attempt) {
 	}
 }
 
-// deliver notes that the given cost of attempt a was delivered, so that attempts sent before a were
-// overtaken.
-func (o *onTimeAttempts) deliver(a *attempt, cost float64) {
+// recordDelivery notes that the given cost of attempt a was delivered, so that attempts sent before
+// a were overtaken.
+func (o *onTimeAttempts) recordDelivery(a *attempt, cost float64) {
 	o.newest = max(o.newest, a.id)
 	before := a.earlier
 	if !a.listed {
@@ -77,9 +77,9 @@ func placedAfter(a *attempt) *attempt {
 	return a
 }
 
-// hanging returns the number of attempts that have given up their places in the window because they
-// hang. Attempts of suspects do not count.
-func (o *onTimeAttempts) hanging() (n int) {
+// countHanging returns the number of attempts that have given up their places in the window because
+// they hang. Attempts of suspects do not count.
+func (o *onTimeAttempts) countHanging() (n int) {
 	for a := o.first; a != nil; a = a.later {
 		n += one(a.excluded && !a.ofSuspect)
 	}

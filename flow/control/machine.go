@@ -141,14 +141,7 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 	m.passTime()
 	switch e.Kind {
 	case Offer:
-		it := m.backlog.newItem(e.Seq, rank{root: e.Seq, seq: e.Seq}, nil, &e)
-		m.settlement.replay.add(it)
-		if e.History.Attempts > 0 {
-			m.backlog.retrying.deferred.resume(m.backlog, it, &e.History)
-			break
-		}
-		it.state = inFresh
-		m.backlog.fresh.add(it)
+		m.offer(&e)
 	case Answer:
 		out = m.attempts.answer(&e, out)
 	case Tick:
@@ -180,8 +173,20 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		out = m.backlog.retrying.deferred.report(m.backlog, out)
 	}
 	m.findGate()
-	m.lanes.uptime.update(m.now, m.lanes.open > 0 && !m.lanes.global.active)
+	m.lanes.uptime.update(m.now, m.lanes.available > 0 && !m.lanes.global.active)
 	return out
+}
+
+// offer handles an Offer event: a new item, or one that the owner has kept during a wait.
+func (m *Machine) offer(e *Event) {
+	it := m.backlog.newItem(e.Seq, rank{root: e.Seq, seq: e.Seq}, nil, e)
+	m.settlement.replay.add(it)
+	if e.History.Attempts > 0 {
+		m.backlog.retrying.deferred.resume(m.backlog, it, &e.History)
+		return
+	}
+	it.state = inFresh
+	m.backlog.fresh.add(it)
 }
 
 // passTime ends the waits of items that are due. It also ends an experiment of the group (see
@@ -231,7 +236,7 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 			at, ok = d, true
 		}
 	}
-	if o := m.attempts.overdue; len(o) > 0 {
+	if o := m.attempts.deadlines; len(o) > 0 {
 		earlier(o[0].at, true)
 	}
 	if w := m.backlog.delayed; len(w) > 0 {
@@ -261,21 +266,21 @@ func (m *Machine) Room() bool {
 		return false
 	}
 	full := m.backlog.full()
-	closed := m.lanes.global.active || m.lanes.open == 0 && m.lanes.opened > 0
+	closed := m.lanes.global.active || m.lanes.available == 0 && m.lanes.openBreakers > 0
 	if closed && fresh == 0 && !(full && behind.n > 0) {
 		return true
 	}
 	if full {
 		return false
 	}
-	if fresh == 0 && m.backlog.redoWithToken.ready.len() > 0 {
+	if fresh == 0 && m.backlog.retryWithToken.ready.len() > 0 {
 		return true // failed items must not take all places, see freshFirst
 	}
 	if ahead := m.lanes.policy.binds || m.backlog.keyed > 0 || m.dispatcher.hold.active; ahead &&
 		fresh < m.cfg.Ahead {
 		return true
 	}
-	return fresh < min(m.lanes.places, m.group.room())+m.lanes.ready
+	return fresh < min(m.lanes.room, m.group.room())+m.lanes.probesDue
 }
 
 // Idle reports whether the machine has no unsettled item: none waits, is in flight, or is being cut

@@ -40,7 +40,7 @@ func (t *attempts) concludeRun(l *lane, out []Command) []Command {
 			l.run.halted = true
 			it := a.item
 			out = t.conclude(a, out)
-			if it.state == inRedo && l.at >= 0 && it.firstOf == nil && l.run.first == nil {
+			if it.state == inRetry && l.isUp() && it.firstOf == nil && l.run.first == nil {
 				it.firstOf, l.run.first = l, it
 				t.lanes.firsts++
 			}
@@ -66,13 +66,13 @@ func (t *attempts) newRun(l *lane) {
 // against the item nor against the lane.
 func (t *attempts) returnAfterFailure(a *attempt, out []Command) []Command {
 	it := a.item
-	t.land(a)
+	t.detach(a)
 	t.breakers.releaseProbe(a)
 	if a.outcome == Delivered && it.state == isDone {
 		t.settlement.counts.duplicates++
 	}
 	t.backlog.budget.refund(a, t.now)
-	t.backlog.put(it, nil)
+	t.backlog.requeueAnswered(it, nil)
 	t.table.remove(a)
 	out = t.settlement.carryOutDecision(it, out)
 	t.backlog.release(it)

@@ -46,7 +46,7 @@ func (p Poison) withDefaults() (Poison, error) {
 // item must be refused because of its deaths.
 func (s *settlement) countDeath(a *attempt) bool {
 	it, limit := a.item, s.cfg.Poison.Deaths
-	if !a.died || limit <= 0 || it.state == isDone || it.state == isPending || a.canceled {
+	if !a.died || limit <= 0 || !it.isActive() || a.canceled {
 		return false
 	}
 	// Also count deaths of an item that is already refused and waits for its other attempts: the
@@ -84,7 +84,7 @@ func (s *settlement) retryPiece(it *item) bool {
 		s.backlog.suspects.unsettled--
 	}
 	s.counts.poisoned--
-	s.backlog.again(it, nil)
+	s.backlog.requeue(it, nil)
 	return true
 }
 

@@ -7,10 +7,10 @@ import "cmp"
 // sendProbes sends one item to each lane with a breaker that needs a probe.
 func (d *dispatcher) sendProbes(out []Command) []Command {
 	for _, l := range d.lanes.up {
-		if d.lanes.ready == 0 {
+		if d.lanes.probesDue == 0 {
 			break
 		}
-		if !l.ready {
+		if !l.needsProbe {
 			continue
 		}
 		if it := d.probeItem(l); it != nil {
@@ -66,14 +66,14 @@ func (d *dispatcher) probeItem(l *lane) (best *item) {
 	}
 	for i := range min(d.backlog.fresh.ready.len(), d.cfg.Ahead) {
 		it := d.backlog.fresh.ready.at(i)
-		if d.settlement.replay.holds(it) {
+		if d.settlement.replay.forbids(it) {
 			break
 		}
 		if d.probeFits(it, l) {
 			return it
 		}
 	}
-	for _, q := range []*queue{&d.backlog.redo, &d.backlog.redoWithToken} {
+	for _, q := range []*queue{&d.backlog.retry, &d.backlog.retryWithToken} {
 		for i := q.ready.len() - 1; i >= max(0, q.ready.len()-maxScan); i-- {
 			it := q.ready.at(i)
 			if !d.probeFits(it, l) || best != nil && !it.hasFailedLess(best) {
@@ -109,7 +109,7 @@ func (d *dispatcher) probeFits(it *item, l *lane) bool {
 	if only, ok := it.mayStart(); !ok || only != nil && only != l {
 		return false
 	}
-	return !d.lanes.policy.binds || d.lanes.bound(it, l)
+	return !d.lanes.policy.binds || d.lanes.wouldPick(it, l)
 }
 
 // chooseGlobalProbe chooses the lane and the item for the probe of the global backoff: of the lanes

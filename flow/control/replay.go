@@ -44,24 +44,20 @@ func (r *replay) save(bytes int64) { r.unsaved = max(0, r.unsaved-bytes) }
 
 // full reports whether the bytes of all items, from Offer until they are saved, reach the bound.
 func (r *replay) full() bool {
-	held := r.unsent + r.started + r.unsaved
-	return r.limit > 0 && held > 0 && held >= r.limit
+	return r.limit > 0 && r.unsent+r.started+r.unsaved >= r.limit
 }
 
-// holds reports whether the bound keeps the item from being sent for the first time.
-func (r *replay) holds(it *item) bool {
+// forbids reports whether the bound keeps the item from being sent for the first time.
+func (r *replay) forbids(it *item) bool {
 	if it.counted || r.limit == 0 {
 		return false
 	}
-	held := r.started + r.unsaved
-	if held > 0 && held+it.bytes > r.limit {
+	repeated := r.started + r.unsaved // by a crash now
+	if repeated > 0 && repeated+it.bytes > r.limit {
 		r.shut = true
 	}
 	return r.shut
 }
 
 // binds reports whether the bound holds back an item now.
-func (r *replay) binds() bool {
-	held := r.unsent + r.started + r.unsaved
-	return r.limit > 0 && held > 0 && r.shut || r.full()
-}
+func (r *replay) binds() bool { return r.shut || r.full() }

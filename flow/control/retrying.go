@@ -75,7 +75,7 @@ func (r *retrying) remove(it *item) {
 // full reports whether the waiting items reach the bound of Config.Waiting. These are the items
 // that wait for another attempt, including deferred ones, and the later items of their keys.
 func (b *backlog) full() bool {
-	w, held, behind := &b.cfg.Waiting, &b.retrying.deferred.held, b.blockedByFailed()
-	return w.Cost > 0 && b.retrying.cost+held.cost+behind.cost >= w.Cost ||
-		w.Bytes > 0 && b.retrying.bytes+held.bytes+behind.bytes >= w.Bytes
+	w, kept, behind := &b.cfg.Waiting, &b.retrying.deferred.kept, b.blockedByFailed()
+	return w.Cost > 0 && b.retrying.cost+kept.cost+behind.cost >= w.Cost ||
+		w.Bytes > 0 && b.retrying.bytes+kept.bytes+behind.bytes >= w.Bytes
 }

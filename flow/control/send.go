@@ -13,7 +13,7 @@ func (d *dispatcher) dispatch(out []Command) []Command {
 	if d.lanes.global.active {
 		return d.sendGlobalProbe(out)
 	}
-	if d.lanes.ready > 0 {
+	if d.lanes.probesDue > 0 {
 		out = d.sendProbes(out)
 	}
 	out = d.sendWaiting(out)
@@ -35,17 +35,17 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 		}
 		for sent := d.attempts.counts.sent - 1; sent != d.attempts.counts.sent && d.backlog.repeats() > 0; {
 			sent = d.attempts.counts.sent // each start may allow another item of the same key
-			out = d.drain(&d.backlog.redo, maxScan, out)
-			out = d.drain(&d.backlog.redoWithToken, maxScan, out)
+			out = d.sendQueue(&d.backlog.retry, maxScan, out)
+			out = d.sendQueue(&d.backlog.retryWithToken, maxScan, out)
 		}
 		if d.backlog.fresh.ready.len() > 0 && d.mayHold() {
-			out = d.spread(out)
+			out = d.sendOrHold(out)
 		} else if d.backlog.fresh.ready.len() > 0 {
 			most := 1 // without keys or binding, all new items wait for the same reason
 			if d.lanes.policy.binds || d.backlog.keyed > 0 {
 				most = d.cfg.Ahead
 			}
-			out = d.drain(&d.backlog.fresh, most, out)
+			out = d.sendQueue(&d.backlog.fresh, most, out)
 		}
 		if d.lanes.firsts == firsts {
 			break
@@ -63,7 +63,7 @@ func (d *dispatcher) freshFirst() bool {
 	q := &d.backlog.fresh
 	for q.ready.len() > 0 {
 		it := q.ready.at(0)
-		if d.settlement.replay.holds(it) {
+		if d.settlement.replay.forbids(it) {
 			return false
 		}
 		if only, inTurn := it.mayStart(); inTurn {
@@ -79,7 +79,7 @@ func (d *dispatcher) freshFirst() bool {
 func (d *dispatcher) sendFirsts(out []Command) []Command {
 	for _, l := range d.lanes.up {
 		it := l.run.first
-		if it == nil || it.state != inRedo || d.group.isFull() {
+		if it == nil || it.state != inRetry || d.group.isFull() {
 			continue
 		}
 		to, delay := d.choose(it)
@@ -94,23 +94,23 @@ func (d *dispatcher) sendFirsts(out []Command) []Command {
 	return out
 }
 
-// maxScan bounds the items of redo or redoWithToken that one scan of the queue passes over.
+// maxScan bounds the items of retry or retryWithToken that one scan of the queue passes over.
 const maxScan = 64
 
-// drain starts items of q in order. Items that must wait for a lane are passed over; drain stops
-// when their number reaches the parameter most.
-func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
+// sendQueue starts items of q in order. Items that must wait for a lane are passed over; sendQueue
+// stops when their number reaches the parameter most.
+func (d *dispatcher) sendQueue(q *queue, most int, out []Command) []Command {
 	b := &q.ready
 	for i := 0; i < b.len() && most > 0; {
 		if d.lanes.free == 0 && q == &d.backlog.fresh || d.group.isFull() {
 			break
 		}
-		if q == &d.backlog.redoWithToken && d.backlog.outOfTokens() {
+		if q == &d.backlog.retryWithToken && d.backlog.outOfTokens() {
 			d.backlog.deferWithoutToken()
 			break
 		}
 		it := b.at(i)
-		if d.settlement.replay.holds(it) {
+		if d.settlement.replay.forbids(it) {
 			break
 		}
 		l, delay := d.choose(it)
@@ -152,7 +152,7 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 		d.lanes.clearFirst(it) // an older item of its keys comes first
 		return nil, false
 	case only != nil:
-		if only.places == 0 {
+		if only.room == 0 {
 			return nil, false
 		}
 		return only, false
@@ -162,7 +162,7 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 			if it.failedAt(l) && !it.waited {
 				return nil, true
 			}
-			if l.open && !l.gates.shut(d.now, forFirst) {
+			if l.available && !l.gates.shut(d.now, forFirst) {
 				return l, false
 			}
 			return nil, false
@@ -176,17 +176,17 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 }
 
 // mayReturn reports whether an item may return to l, which did not deliver it. It may if l did not
-// fail the item, or if every other open lane has failed it, too, or runs it. A dispatch policy that
-// assigns items to lanes decides this itself.
+// fail the item, or if every other available lane has failed it, too, or runs it. A dispatch policy
+// that assigns items to lanes decides this itself.
 func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 	switch {
 	case d.lanes.policy.binds:
-		return d.lanes.bound(it, l)
+		return d.lanes.wouldPick(it, l)
 	case !it.failedAt(l):
 		return true
 	}
 	for _, o := range d.lanes.up {
-		if o != l && o.open && !it.failedAt(o) && !it.runsAt(o) {
+		if o != l && o.available && !it.failedAt(o) && !it.runsAt(o) {
 			return false
 		}
 	}
@@ -206,16 +206,16 @@ func (d *dispatcher) chooseBound(it *item) (*lane, bool) {
 }
 
 // chooseOther is choose for a dispatch policy that assigns no item to a certain lane. While another
-// lane is open, it avoids the lanes that failed the item. It always avoids the lanes where the item
-// still runs.
+// lane is available, it avoids the lanes that failed the item. It always avoids the lanes where the
+// item still runs.
 func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
-	// Usually counting is enough: more lanes are open than have failed or run the item.
-	other := d.lanes.open > len(it.tried)+len(it.running)
+	// Usually counting is enough: more lanes are available than have failed or run the item.
+	other := d.lanes.available > len(it.tried)+len(it.running)
 	if !other {
 		again := false
 		for _, l := range d.lanes.up {
 			switch {
-			case !l.open || it.runsAt(l):
+			case !l.available || it.runsAt(l):
 			case it.failedAt(l):
 				again = true
 			default:
@@ -226,7 +226,7 @@ func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 			return nil, true
 		}
 	}
-	d.lanes.masked = d.lanes.masked[:0]
+	d.lanes.hidden = d.lanes.hidden[:0]
 	if other {
 		for _, num := range it.tried {
 			d.lanes.hide(num)
@@ -237,13 +237,13 @@ func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 	}
 	if it.needsToken && d.freshFirst() {
 		for _, l := range d.lanes.up {
-			slow := l.est.raise > 0 || l.win.drain.on && l.hanging.isRecent()
+			slow := l.est.raise > 0 || l.win.probe.on && l.hanging.isRecent()
 			if l.repeated || slow {
 				d.lanes.hide(l.num)
 			}
 		}
 	}
-	if len(d.lanes.masked) == d.lanes.free {
+	if len(d.lanes.hidden) == d.lanes.free {
 		d.lanes.unhide()
 		return nil, false
 	}

@@ -30,7 +30,7 @@ func newSettlement(ev *evidence) *settlement {
 // dead-lettered, unless one of them has delivered it. reject does nothing if the item has settled,
 // is withdrawn, or is already being cut or dead-lettered.
 func (s *settlement) reject(it *item, out []Command) []Command {
-	if it.state == isDone || it.state == isPending || it.decision == withdrawn {
+	if !it.isActive() || it.decision == withdrawn {
 		return out
 	}
 	s.backlog.leave(it)
@@ -92,7 +92,7 @@ func (s *settlement) deadLettered(e *Event, out []Command) []Command {
 // was answered with a Split, and the pieces replace the item.
 func (s *settlement) expectPieces(a *attempt, n uint32) {
 	it := a.item
-	if n == 0 || it.state == isDone || it.state == isPending {
+	if n == 0 || !it.isActive() {
 		return
 	}
 	s.backlog.leave(it)
@@ -120,7 +120,7 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 		it.number = p.number
 		it.cut.byID, it.cut.byLane = p.cut.byID, p.cut.byLane
 		if p.by != nil {
-			p.by.held = append(p.by.held, it)
+			p.by.deliveredPieces = append(p.by.deliveredPieces, it)
 		} else {
 			out = s.settle(it, it.cut.byID, it.cut.byLane, out)
 		}
@@ -147,7 +147,7 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 		}
 		s.evidence.assess(it)
 		it.needsToken = p.cut.total == 1 // nothing of p was settled
-		s.backlog.again(it, nil)
+		s.backlog.requeue(it, nil)
 	}
 	if p.cut.left--; p.cut.left == 0 {
 		delete(s.pending, p.seq)
@@ -161,11 +161,11 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 // delivered pieces of the Split that the machine has already got by Piece events. Later pieces
 // settle when their events arrive.
 func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
-	for _, it := range a.held {
+	for _, it := range a.deliveredPieces {
 		out = s.settle(it, it.cut.byID, it.cut.byLane, out)
 	}
-	clear(a.held)
-	a.held = a.held[:0]
+	clear(a.deliveredPieces)
+	a.deliveredPieces = a.deliveredPieces[:0]
 	if a.item.by == a {
 		a.item.by = nil
 	}
@@ -175,12 +175,12 @@ func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 // deliver settles the item as delivered by attempt a, unless it is settled already.
 func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	// An item that is being cut or dead-lettered cannot be stopped.
-	if it.state == isDone || it.state == isPending {
+	if !it.isActive() {
 		s.counts.duplicates++
 		return out
 	}
 	s.backlog.budget.earn(a, s.now)
-	s.evidence.blame.acknowledge(it, a)
+	s.evidence.blame.recordDelivery(it, a)
 	for _, f := range it.failures {
 		if i, found := s.lanes.find(f.lane); found {
 			s.lanes.all[i].failures.goodFailed++

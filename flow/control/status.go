@@ -67,10 +67,10 @@ type LaneStatus struct {
 func (m *Machine) Status() Status {
 	s := Status{
 		Waiting: m.backlog.fresh.len() + m.backlog.retrying.n +
-			m.backlog.retrying.deferred.held.n,
-		Retrying:      m.backlog.retrying.n + m.backlog.retrying.deferred.held.n,
-		Deferred:      m.backlog.retrying.deferred.held.n,
-		WaitingCost:   m.backlog.retrying.deferred.held.cost,
+			m.backlog.retrying.deferred.kept.n,
+		Retrying:      m.backlog.retrying.n + m.backlog.retrying.deferred.kept.n,
+		Deferred:      m.backlog.retrying.deferred.kept.n,
+		WaitingCost:   m.backlog.retrying.deferred.kept.cost,
 		ReplayBytes:   m.settlement.replay.started + m.settlement.replay.unsaved,
 		Settled:       m.settlement.counts.settled,
 		Withdrawn:     m.settlement.counts.withdrawn,
@@ -121,14 +121,14 @@ func (m *Machine) Lane(num int32) (LaneStatus, bool) {
 
 func (m *Machine) laneStatus(l *lane) LaneStatus {
 	s := LaneStatus{
-		Lane: l.num, Up: l.at >= 0,
+		Lane: l.num, Up: l.isUp(),
 		State: l.win.State(), Reason: l.win.Reason(), Window: l.win.Limit(),
-		InFlight: l.running.n, InFlightCost: l.running.cost, Hanging: l.onTime.hanging(),
+		InFlight: l.running.n, InFlightCost: l.running.cost, Hanging: l.onTime.countHanging(),
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.attempts.rto(l),
 		Rate: l.limit.paced(m.now), Streak: l.br.streak,
 	}
 	l.stats.fill(&s)
-	if p := l.win.drain.prober; p != nil && p.Base() > 0 {
+	if p := l.win.probe.prober; p != nil && p.Base() > 0 {
 		s.Base = p.Base()
 	}
 	if g := m.group; g.win != nil {
@@ -142,7 +142,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	switch {
 	case l.br.shut():
 		s.State, s.Until = window.Open, l.br.until
-		if l.br.briefPause {
+		if l.br.state == breakerPaused {
 			s.State = window.Busy // at most half of the lanes are OPEN
 		}
 		s.Reason, s.Fault = l.br.reason(), l.br.fault
@@ -168,7 +168,7 @@ func (b *breaker) reason() string {
 	case Misconfigured:
 		return "the worker is misconfigured: paused between attempts"
 	}
-	if b.briefPause {
+	if b.state == breakerPaused {
 		return why + " at most workers: paused briefly"
 	}
 	return why + ": paused between attempts"

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"container/heap"
 	"time"
 )
@@ -42,7 +43,7 @@ func (q *suspects) add(it *item) {
 }
 
 func (q *suspects) remove(it *item) {
-	heap.Remove(&q.waiting[it.account.class], it.at)
+	heap.Remove(&q.waiting[it.account.class], it.heapIndex)
 	q.n--
 }
 
@@ -116,35 +117,44 @@ func (b *backlog) waitAsSuspect(it *item, due time.Duration) {
 
 // sendSuspects starts attempts of suspects, or refuses the suspects if Poison.Refuse is true.
 func (d *dispatcher) sendSuspects(out []Command) []Command {
-	q := &d.backlog.suspects
 	if d.cfg.Poison.Refuse {
-		for i := range q.waiting {
-			for len(q.waiting[i]) > 0 {
-				it := q.waiting[i][0]
-				out = d.settlement.carryOutDecision(it, d.settlement.refuseAsPoison(it, out))
-			}
-		}
-		return out
+		return d.refuseSuspects(out)
 	}
+	q := &d.backlog.suspects
 	for q.n > 0 && q.affords(d.lanes.load.n == 0) {
-		it := q.pick(d.now, q.leastEvidence)
-		if it == nil {
-			break
-		}
-		l := d.suspectLane(it)
+		it, l := d.dueSuspect(q.leastEvidence)
 		if l == nil {
-			if it = q.pick(d.now, !q.leastEvidence); it == nil {
-				break
-			}
-			if l = d.suspectLane(it); l == nil {
-				break
-			}
+			it, l = d.dueSuspect(!q.leastEvidence)
+		}
+		if l == nil {
+			break
 		}
 		q.leastEvidence = !q.leastEvidence
 		d.backlog.leave(it)
 		out = d.attempts.start(it, l, SuspectAttempt, out)
 	}
 	return out
+}
+
+func (d *dispatcher) refuseSuspects(out []Command) []Command {
+	q := &d.backlog.suspects
+	for i := range q.waiting {
+		for len(q.waiting[i]) > 0 {
+			it := q.waiting[i][0]
+			out = d.settlement.carryOutDecision(it, d.settlement.refuseAsPoison(it, out))
+		}
+	}
+	return out
+}
+
+// dueSuspect returns a suspect that is due (see [suspects.pick]) and the lane for its attempt. The
+// lane is nil if none is due, or if no lane may take it now.
+func (d *dispatcher) dueSuspect(fewest bool) (*item, *lane) {
+	it := d.backlog.suspects.pick(d.now, fewest)
+	if it == nil {
+		return nil, nil
+	}
+	return it, d.suspectLane(it)
 }
 
 // suspectLane returns the lane for an attempt of a suspect, preferably one that has not failed it.
@@ -155,16 +165,22 @@ func (d *dispatcher) suspectLane(it *item) (best *lane) {
 		return nil
 	}
 	for _, l := range d.lanes.up {
-		if !l.open || l.gates.shut(d.now, forSuspect) ||
+		if !l.available || l.gates.shut(d.now, forSuspect) ||
 			l.onTime.ofSuspects >= maxSuspectsPerLane || it.runsAt(l) ||
-			only != nil && only != l || d.lanes.policy.binds && !d.lanes.bound(it, l) {
+			only != nil && only != l || d.lanes.policy.binds && !d.lanes.wouldPick(it, l) {
 			continue
 		}
-		if best == nil || it.failedAt(best) && !it.failedAt(l) ||
-			it.failedAt(best) == it.failedAt(l) && (l.onTime.ofSuspects < best.onTime.ofSuspects ||
-				l.onTime.ofSuspects == best.onTime.ofSuspects && l.lastStart < best.lastStart) {
+		if best == nil || it.compareLanes(l, best) < 0 {
 			best = l
 		}
 	}
 	return best
+}
+
+// compareLanes orders lanes for an attempt of a suspect: those that have not failed it first, then
+// those with fewer attempts of suspects, then those to which nothing was sent for longer.
+func (it *item) compareLanes(l, o *lane) int {
+	return cmp.Or(one(it.failedAt(l))-one(it.failedAt(o)),
+		cmp.Compare(l.onTime.ofSuspects, o.onTime.ofSuspects),
+		cmp.Compare(l.lastStart, o.lastStart))
 }

@@ -38,7 +38,7 @@ func TestCachedWindowState(t *testing.T) {
 						now, e, l.num, l.win.cached, was)
 				}
 			}
-			probes += len(m.lanes.probes)
+			probes += len(m.lanes.windowProbes)
 		}
 		for i := range int32(4) {
 			step(Event{Kind: LaneUp, Lane: i})

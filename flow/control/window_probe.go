@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// drain schedules probes that narrow a window to measure the round trip of the worker without a
-// queue.
-type drain struct {
+// windowProbe schedules probes that narrow a window to measure the round trip of the worker without
+// a queue.
+type windowProbe struct {
 	prober window.Prober // nil if the window does not measure
 	on     bool          // a probe runs
 	at     time.Duration // earliest time of the next probe; 0: not planned
@@ -23,11 +23,11 @@ type drain struct {
 const probeRounds = 40
 
 // over reports whether the current probe is complete, or has taken too long.
-func (d *drain) over(now time.Duration) bool { return !d.prober.Probing() || now >= d.ends }
+func (d *windowProbe) over(now time.Duration) bool { return !d.prober.Probing() || now >= d.ends }
 
 // due reports whether a probe may begin now. If no probe is planned, due plans one at a random
 // time.
-func (d *drain) due(now time.Duration, jitter func(d time.Duration, from,
+func (d *windowProbe) due(now time.Duration, jitter func(d time.Duration, from,
 	to float64) time.Duration) bool {
 	within := d.prober.ProbeWithin()
 	if within == 0 {
@@ -41,13 +41,13 @@ func (d *drain) due(now time.Duration, jitter func(d time.Duration, from,
 }
 
 // begin begins a probe, which narrows the window.
-func (d *drain) begin(now, roundTrip time.Duration) {
+func (d *windowProbe) begin(now, roundTrip time.Duration) {
 	d.on, d.ends = true, now+max(time.Second, probeRounds*roundTrip)
 	d.prober.BeginProbe(now)
 }
 
 // end ends the probe, so that the window widens again. It does not plan the next probe.
-func (d *drain) end(now time.Duration) {
+func (d *windowProbe) end(now time.Duration) {
 	d.on, d.at = false, 0
 	if d.prober.Probing() {
 		d.prober.EndProbe(now)

@@ -38,7 +38,7 @@ func TestProbeKeepsTheLevel(t *testing.T) {
 			}
 		}
 		l := m.lanes.all[0]
-		on := l.win.drain.on
+		on := l.win.probe.on
 		switch {
 		case on && was:
 			events++

@@ -110,17 +110,17 @@ func (p *pipe) release() {
 // difference is the plan of one Apply. It lists the pipelines to stop, to start and to change, so
 // that the engine then runs exactly the pipelines of the new config.
 type difference struct {
-	pipes       []*pipe // all pipelines of the config, in its order
-	gone, added []*pipe
-	changed     []*changedPipe
+	pipes          []*pipe // all pipelines of the config, in its order
+	removed, added []*pipe
+	changed        []*changedPipe
 }
 
 // changedPipe is a pipeline that has not ended and gets a new list of routes. Its method hold was
 // called, which keeps it from ending when all its routes have ended.
 type changedPipe struct {
 	*pipe
-	to          []*slot // all routes of the config, in its order
-	gone, added []*slot
+	to             []*slot // all routes of the config, in its order
+	removed, added []*slot
 }
 
 func (d *difference) release() {
@@ -147,7 +147,7 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	}
 	for _, p := range running {
 		if !slices.Contains(d.pipes, p) {
-			d.gone = append(d.gone, p)
+			d.removed = append(d.removed, p)
 		}
 	}
 	return nil
@@ -194,7 +194,7 @@ func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, er
 	}
 	for _, s := range running {
 		if !slices.Contains(change.to, s) {
-			change.gone = append(change.gone, s)
+			change.removed = append(change.removed, s)
 		}
 	}
 	if e.hasEnded(p) || !p.hold() {
@@ -209,14 +209,14 @@ func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, er
 // stop returns an error if one of them does not end within removeBound.
 func (d *difference) stop(ctx context.Context, e *Engine) error {
 	var ends []func() error
-	for _, p := range d.gone {
+	for _, p := range d.removed {
 		for _, s := range p.routes() {
 			p.leave(s)
 		}
 		ends = append(ends, func() error { return e.remove(ctx, p) })
 	}
 	for _, p := range d.changed {
-		for _, s := range p.gone {
+		for _, s := range p.removed {
 			p.leave(s)
 			ends = append(ends, func() error { return p.remove(ctx, s) })
 		}
@@ -339,10 +339,10 @@ func (d *difference) start(e *Engine) error {
 	}
 	changed := 0
 	for _, p := range d.changed {
-		changed += max(len(p.gone), len(p.added))
+		changed += max(len(p.removed), len(p.added))
 	}
 	e.o.Log.Info("configuration applied",
-		"pipelines_stopped", len(d.gone), "pipelines_started", len(d.added), "routes_changed", changed)
+		"pipelines_stopped", len(d.removed), "pipelines_started", len(d.added), "routes_changed", changed)
 	return errors.Join(errs...)
 }
 
@@ -352,7 +352,7 @@ func (p *changedPipe) replace() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slots = p.to
-	for _, s := range p.gone {
+	for _, s := range p.removed {
 		p.forget(s)
 	}
 	var errs []error

@@ -205,7 +205,7 @@ func (r *route) prepare(state *state, fs vfs.FS) error {
 	}
 	r.mu.Lock() // a status request may be reading the route
 	r.books = newBooks(k.markOf)
-	r.books.ends = r.pipe.finisher == nil
+	r.books.noFinisher = r.pipe.finisher == nil
 	if r.assigned != nil {
 		r.assigned.keepBooks(r.books)
 	}

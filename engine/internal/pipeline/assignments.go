@@ -245,9 +245,9 @@ func (a *assignments) begin(o *stream.PartitionOffer, number uint32,
 		return stream.Mark{}, err
 	}
 	if behind {
-		a.r.host.log.Warn(
-			"the sink holds less than was committed; what it lacks is delivered again", "partition", o.Part.Name,
-			"committed", o.Watermark.Num, "held", at.Watermark.Num)
+		a.r.host.log.Warn("the sink's ledger is behind the committed position; "+
+			"the missing data is delivered again",
+			"partition", o.Part.Name, "committed", o.Watermark.Num, "held", at.Watermark.Num)
 	}
 	a.r.mu.Lock()
 	err = a.r.books.assign(at, number, taken != nil && taken.Found)
@@ -532,7 +532,7 @@ func (a *assignments) save(ctx context.Context, f func(context.Context) error) e
 	select {
 	case a.saving <- struct{}{}:
 	case <-ctx.Done():
-		return &laterError{context.Cause(ctx)}
+		return &retryableError{context.Cause(ctx)}
 	}
 	defer func() { <-a.saving }()
 	return f(ctx)

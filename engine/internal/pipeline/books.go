@@ -20,10 +20,10 @@ type books struct {
 	resume      func(id string) (stream.Mark, bool) // saved progress
 	dirty       []*partition                        // with progress to save since the last takeUnsaved
 	unannounced []*partition                        // new since the last takeNew; no earlier progress
-	// ends is set if the engine does not call Finish of the source. A partition is then finished
-	// when it has been read to its end and all its data is settled.
-	ends   bool
-	places map[string]string // by lane: the sink's resume tokens since the last takeUnsaved
+	// noFinisher is set if the engine does not call Finish of the source. A partition is then
+	// finished when it has been read to its end and all its data is settled.
+	noFinisher bool
+	tokens     map[string]string // by lane: the sink's resume tokens since the last takeUnsaved
 
 	waiting waitIndex // ranges that wait for a retry; nil if the route has no store for them
 
@@ -62,10 +62,10 @@ type partition struct {
 	finished  bool // Finish has succeeded, or the source has no Finish
 	handedOut bool // this run has read data of it
 	dirty     bool
-	// stood is the time from which watermarkAge counts: the last advance of the watermark. If that
-	// advance left no unsettled data, stood is the time of the next read. It is valid while the
-	// partition has unsettled data.
-	stood time.Duration
+	// stalledSince is the time from which watermarkAge counts: the last advance of the watermark.
+	// If that advance left no unsettled data, it is the time of the next read. It is valid while
+	// the partition has unsettled data.
+	stalledSince time.Duration
 
 	assignment assignment // of a partition that a broker has assigned
 }
@@ -73,14 +73,14 @@ type partition struct {
 // saving holds the progress that the next entry of the checkpoint stores.
 type saving struct {
 	marks    []stream.Mark
-	places   map[string]string
+	tokens   map[string]string
 	bytes    int64              // the part of unsavedBytes that this entry saves
 	finished []stream.Partition // read and settled to the end; the source must still finish them
 }
 
 func newBooks(resume func(string) (stream.Mark, bool)) *books {
 	return &books{
-		parts: make(map[string]*partition), places: make(map[string]string),
+		parts: make(map[string]*partition), tokens: make(map[string]string),
 		pending: make(map[*partition]struct{}), resume: resume,
 	}
 }
@@ -125,7 +125,7 @@ func (k *books) open(b *stream.Batch) error {
 					"follow: %w", span.Part.Name, err)
 			}
 			if p.ledger.Pending() == 1 {
-				p.stood = k.now
+				p.stalledSince = k.now
 				k.pending[p] = struct{}{}
 			}
 		}
@@ -231,7 +231,7 @@ func (k *books) markDirty(p *partition) {
 
 // batchOutcome describes how a batch was settled.
 type batchOutcome struct {
-	lane, place  string
+	lane, token  string
 	deadLettered bool // its records are dead-lettered
 	unsent       bool // no worker got it, so the sender does not count its bytes as unsaved
 }
@@ -243,30 +243,10 @@ type batchOutcome struct {
 func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, dropped int64,
 	err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)
-	for i := range b.Spans {
-		if late {
-			break
+	if !late {
+		if err := k.settleSpans(b); err != nil {
+			return 0, 0, 0, err
 		}
-		span := &b.Spans[i]
-		p, empty := k.parts[span.Part.ID], span.From == span.To
-		if p == nil && empty {
-			if _, known := k.resume(span.Part.ID); !known {
-				continue // the source has reported the partition as deleted
-			}
-		}
-		switch {
-		case p != nil:
-		case empty || k.waiting != nil: // the account was closed, perhaps while the batch waited
-			if p, err = k.partition(span.Part); err != nil {
-				return 0, 0, 0, err
-			}
-		default:
-			return 0, 0, 0, fmt.Errorf("partition %q was settled and never opened", span.Part.ID)
-		}
-		if !empty {
-			k.settleRange(p, span.Range)
-		}
-		k.markDirty(p)
 	}
 	delivered, dead, dropped = countOutcomes(b, end.deadLettered)
 	k.counts.delivered += delivered
@@ -279,10 +259,37 @@ func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, drop
 	if !end.unsent && !late {
 		k.unsavedBytes += b.RawBytes()
 	}
-	if end.place != "" {
-		k.places[end.lane] = end.place
+	if end.token != "" {
+		k.tokens[end.lane] = end.token
 	}
 	return delivered, dead, dropped, nil
+}
+
+// settleSpans adds the spans of b to the settled ranges of their partitions.
+func (k *books) settleSpans(b *stream.Batch) (err error) {
+	for i := range b.Spans {
+		span := &b.Spans[i]
+		p, empty := k.parts[span.Part.ID], span.From == span.To
+		if p == nil && empty {
+			if _, known := k.resume(span.Part.ID); !known {
+				continue // the source has reported the partition as deleted
+			}
+		}
+		switch {
+		case p != nil:
+		case empty || k.waiting != nil: // the account was closed, perhaps while the batch waited
+			if p, err = k.partition(span.Part); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("partition %q was settled and never opened", span.Part.ID)
+		}
+		if !empty {
+			k.settleRange(p, span.Range)
+		}
+		k.markDirty(p)
+	}
+	return nil
 }
 
 func (k *books) settleRange(p *partition, r stream.Range) {
@@ -291,7 +298,7 @@ func (k *books) settleRange(p *partition, r stream.Range) {
 	if p.ledger.Pending() == 0 {
 		delete(k.pending, p)
 	} else if p.ledger.Watermark() != before {
-		p.stood = k.now
+		p.stalledSince = k.now
 	}
 }
 
@@ -299,7 +306,7 @@ func (k *books) settleRange(p *partition, r stream.Range) {
 // watermark has not advanced. It returns 0 if no data is unsettled.
 func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 	for p := range k.pending {
-		age = max(age, now-p.stood)
+		age = max(age, now-p.stalledSince)
 	}
 	return age
 }
@@ -348,7 +355,7 @@ func (k *books) takeUnsaved() saving {
 	for _, p := range k.dirty {
 		p.dirty = false
 		if k.done(p) && !p.finished {
-			if k.ends {
+			if k.noFinisher {
 				p.finished = true
 			} else {
 				s.finished = append(s.finished, p.part)
@@ -357,9 +364,9 @@ func (k *books) takeUnsaved() saving {
 		s.marks = append(s.marks, k.mark(p))
 	}
 	k.dirty = k.dirty[:0]
-	if len(k.places) > 0 {
-		s.places = k.places
-		k.places = make(map[string]string)
+	if len(k.tokens) > 0 {
+		s.tokens = k.tokens
+		k.tokens = make(map[string]string)
 	}
 	return s
 }
@@ -385,9 +392,9 @@ func (k *books) restore(s saving) {
 			k.markDirty(p)
 		}
 	}
-	for lane, place := range s.places {
-		if _, newer := k.places[lane]; !newer {
-			k.places[lane] = place
+	for lane, token := range s.tokens {
+		if _, newer := k.tokens[lane]; !newer {
+			k.tokens[lane] = token
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 // positionStore stores the progress of routes. If a cluster shares the pipeline, the store is a
 // bucket of the cluster. Otherwise it is the checkpoint log in the state directory.
 type positionStore interface {
-	Append(route string, marks []stream.Mark, places map[string]string) error
+	Append(route string, marks []stream.Mark, tokens map[string]string) error
 	Forget(route string, partitionIDs []string) error
 	Sync() error
 	Failed() error

@@ -67,14 +67,14 @@ func TestCommitAtTheEnd(t *testing.T) {
 }
 
 // TestSaveEndsWithTheRun checks a save that still waits for another save when the run ends. It must
-// return a laterError: with this error the run does not fail, because the last save follows.
+// return a retryableError: with this error the run does not fail, because the last save follows.
 func TestSaveEndsWithTheRun(t *testing.T) {
 	a := &assignments{saving: make(chan struct{}, 1)}
 	a.saving <- struct{}{} // a revocation saves
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := a.save(ctx, func(context.Context) error { t.Error("two saves at once"); return nil })
-	if _, later := errors.AsType[*laterError](err); !later {
-		t.Errorf("save = %v, want a laterError", err)
+	if _, later := errors.AsType[*retryableError](err); !later {
+		t.Errorf("save = %v, want a retryableError", err)
 	}
 }

@@ -55,7 +55,7 @@ func (w *waits) open(p *pipe) error {
 	if p.sharing.on || p.isReplay() {
 		return nil
 	}
-	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.layers.layered() &&
+	canStore := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.layers.layered() &&
 		w.cfg.Flow.Order != "partition"
 	dir, err := p.state.makeDir(WaitingDir(p.name, w.cfg.Name))
 	if err != nil {
@@ -65,7 +65,7 @@ func (w *waits) open(p *pipe) error {
 	if err == nil {
 		err = w.check(exists, p.state.name)
 	}
-	if err == nil && !able && !exists {
+	if err == nil && !canStore && !exists {
 		return dir.Close()
 	}
 	if err == nil {
@@ -80,12 +80,12 @@ func (w *waits) open(p *pipe) error {
 		w.dropSettled()
 	}
 	n, records, size := w.store.Held()
-	if n == 0 && !able {
+	if n == 0 && !canStore {
 		err := w.close()
 		w.store = nil
 		return err
 	}
-	if !able {
+	if !canStore {
 		return supervise.Final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order "+
 			"now, in which they have no place: "+
 			"deliver them with the former configuration, or accept that they are lost and remove "+
@@ -361,7 +361,7 @@ func (w *waits) failed(err error) error {
 	case w.store.Failed() != nil:
 		return fmt.Errorf("waiting batches: %w", err)
 	}
-	return &laterError{fmt.Errorf("waiting batches: %w", err)}
+	return &retryableError{fmt.Errorf("waiting batches: %w", err)}
 }
 
 // stop makes Next return. Batches that still wait remain in the store for the next start.
@@ -418,18 +418,18 @@ func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch
 func (w *waits) read(ctx context.Context, ranges []waiting.Range,
 	limits stream.BatchLimits) (*stream.Batch, error) {
 	var records, size int64
-	places := make([]stream.Range, 0, len(ranges))
+	positions := make([]stream.Range, 0, len(ranges))
 	for i := range ranges {
 		records += ranges[i].Records
 		size += ranges[i].Bytes
-		places = append(places, ranges[i].Range)
+		positions = append(positions, ranges[i].Range)
 	}
 	limits.Bytes, limits.Records = max(limits.Bytes, int(size))+1, max(limits.Records,
 		int(records))+1
 	b := w.reader.pool.Get(limits)
 	err := w.reader.budget.acquire(ctx, b)
 	if err == nil {
-		err = w.ranges.ReadRanges(ctx, b, ranges[0].Part, places)
+		err = w.ranges.ReadRanges(ctx, b, ranges[0].Part, positions)
 		b.Time = time.Now()
 		w.reader.budget.correct(b)
 	}
@@ -456,7 +456,7 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	}
 	j := &job{batch: b, done: make(chan struct{})}
 	select {
-	case line.late <- j:
+	case line.reread <- j:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

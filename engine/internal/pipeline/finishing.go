@@ -13,11 +13,11 @@ import (
 // dead-lettered or dropped all data of the partition. When all routes have settled it, the engine
 // calls the source's method Finish, which may, for example, rename the file.
 type finishing struct {
-	part  stream.Partition
-	done  map[*slot]bool
-	state backoff.State
-	next  time.Time // earliest time of the next Finish
-	told  bool
+	part     stream.Partition
+	done     map[*slot]bool
+	state    backoff.State
+	next     time.Time // earliest time of the next Finish
+	finished bool
 }
 
 // finish is called when route r has settled all data of the partitions in settled, and the
@@ -34,7 +34,7 @@ func (p *pipe) finish(ctx context.Context, r *slot, settled ...stream.Partition)
 			}
 		}
 		p.mu.Lock()
-		f.told = true
+		f.finished = true
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
@@ -42,11 +42,11 @@ func (p *pipe) finish(ctx context.Context, r *slot, settled ...stream.Partition)
 	kept := p.order[:0]
 	for _, id := range p.order {
 		f := p.finishing[id]
-		if f.told && f.done[r] {
+		if f.finished && f.done[r] {
 			out = append(out, f.part)
 			delete(f.done, r)
 		}
-		if f.told && len(f.done) == 0 {
+		if f.finished && len(f.done) == 0 {
 			delete(p.finishing, id)
 			continue
 		}
@@ -74,7 +74,7 @@ func (p *pipe) due(r *slot, settled []stream.Partition, now time.Time) []*finish
 	var out []*finishing
 	for _, id := range p.order {
 		f := p.finishing[id]
-		if !f.told && len(f.done) == len(p.slots) && !now.Before(f.next) {
+		if !f.finished && len(f.done) == len(p.slots) && !now.Before(f.next) {
 			f.next = now.Add(finishClaim)
 			out = append(out, f)
 		}

@@ -36,7 +36,7 @@ func (h *host) Count(name string, n int64) { h.counter.Add(name, n) }
 // Fault implements stream.Host.
 func (h *host) Fault(err error) {
 	if h.faults.Add(err) {
-		h.log.Error("something is missing or wrong", "error", err)
+		h.log.Error("a component reported a fault", "error", err)
 	}
 }
 

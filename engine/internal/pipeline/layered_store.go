@@ -32,7 +32,7 @@ type layeredStore struct {
 	pause time.Duration // pause after a small write
 
 	pendingMarks  map[string]stream.Mark // saved in the upper layer but not in the lower
-	pendingPlaces map[string]string
+	pendingTokens map[string]string
 }
 
 // newLayeredStore returns the layered store of a route. It has two layers if lazy is set and boot
@@ -49,7 +49,7 @@ func newLayeredStore(store positionStore, key string, lazy bool, boot string) *l
 	m := storedProgress(store, key, boot)
 	if m.layered() {
 		m.pendingMarks = make(map[string]stream.Mark)
-		m.pendingPlaces = make(map[string]string)
+		m.pendingTokens = make(map[string]string)
 		m.queueMissing()
 	}
 	return m
@@ -74,9 +74,9 @@ func (m *layeredStore) queueMissing() {
 		}
 	}
 	below := m.store.Places(m.lower)
-	for lane, place := range m.store.Places(m.upper) {
-		if below[lane] != place {
-			m.pendingPlaces[lane] = place
+	for lane, token := range m.store.Places(m.upper) {
+		if below[lane] != token {
+			m.pendingTokens[lane] = token
 		}
 	}
 }
@@ -108,44 +108,44 @@ func (m *layeredStore) forgetOtherBoots() error {
 		if err := m.store.Forget(route, ids); err != nil {
 			return err
 		}
-		places := m.store.Places(route)
-		for lane := range places {
-			places[lane] = "" // deletes the token
+		tokens := m.store.Places(route)
+		for lane := range tokens {
+			tokens[lane] = "" // deletes the token
 		}
-		if err := m.store.Append(route, nil, places); err != nil {
+		if err := m.store.Append(route, nil, tokens); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// save writes the progress of partitions (marks) and the resume tokens of workers (places) as one
+// save writes the progress of partitions (marks) and the resume tokens of workers as one
 // entry. The entry survives kill -9, but not a power loss.
-func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error {
+func (m *layeredStore) save(marks []stream.Mark, tokens map[string]string) error {
 	if !m.layered() {
-		return m.store.Append(m.lower, marks, places)
+		return m.store.Append(m.lower, marks, tokens)
 	}
 	for _, mark := range marks {
 		m.pendingMarks[mark.Part.ID] = mark
 	}
-	maps.Copy(m.pendingPlaces, places)
-	return m.store.Append(m.upper, marks, places)
+	maps.Copy(m.pendingTokens, tokens)
+	return m.store.Append(m.upper, marks, tokens)
 }
 
 // synced makes all saved progress survive a power loss. The caller must have synced the sink
 // before, because the progress includes data that the sink had perhaps not synced when the progress
 // was saved.
 func (m *layeredStore) synced() error {
-	if len(m.pendingMarks)+len(m.pendingPlaces) > 0 {
+	if len(m.pendingMarks)+len(m.pendingTokens) > 0 {
 		marks := make([]stream.Mark, 0, len(m.pendingMarks))
 		for _, mark := range m.pendingMarks {
 			marks = append(marks, mark)
 		}
-		if err := m.store.Append(m.lower, marks, m.pendingPlaces); err != nil {
+		if err := m.store.Append(m.lower, marks, m.pendingTokens); err != nil {
 			return err
 		}
 		clear(m.pendingMarks)
-		clear(m.pendingPlaces)
+		clear(m.pendingTokens)
 	}
 	return m.store.Sync()
 }
@@ -197,8 +197,8 @@ func (m *layeredStore) tokensToDelete(name string) map[string]string {
 // the system restarts). If it has none, resumeTokens returns those of the lower layer.
 func (m *layeredStore) resumeTokens() map[string]string {
 	if m.layered() {
-		if places := m.store.Places(m.upper); len(places) > 0 {
-			return places
+		if tokens := m.store.Places(m.upper); len(tokens) > 0 {
+			return tokens
 		}
 	}
 	return m.store.Places(m.lower)

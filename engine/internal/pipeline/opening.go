@@ -15,11 +15,11 @@ import (
 // than the option Stall.
 func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, err error) {
 	opening, end := context.WithCancelCause(ctx) // a sink may keep it; only the route ends it
-	late := fmt.Errorf("it has not opened within %v", r.slot.o.Stall)
-	patience := time.NewTimer(r.slot.o.Stall)
-	defer patience.Stop()
+	errLate := fmt.Errorf("it has not opened within %v", r.slot.o.Stall)
+	timeout := time.NewTimer(r.slot.o.Stall)
+	defer timeout.Stop()
 	if !r.once || r.slot.o.Stall <= 0 {
-		patience.Stop()
+		timeout.Stop()
 	}
 	done := make(chan struct{})
 	defer close(done)
@@ -27,15 +27,15 @@ func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, 
 		select {
 		case <-r.drained:
 			end(ErrDraining)
-		case <-patience.C:
-			end(late)
+		case <-timeout.C:
+			end(errLate)
 		case <-done:
 		case <-ctx.Done():
 		}
 		return nil
 	})
 	err = r.open(opening)
-	patience.Stop()
+	timeout.Stop()
 	r.slot.enterBarrier()
 	if err == nil {
 		r.sender.stability.open()
@@ -45,8 +45,8 @@ func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, 
 		r.host.log.Info("drained before it had opened", "error", err)
 		return false, nil
 	}
-	if err != nil && errors.Is(context.Cause(opening), late) {
-		err = fmt.Errorf("%w: %w", late, err)
+	if err != nil && errors.Is(context.Cause(opening), errLate) {
+		err = fmt.Errorf("%w: %w", errLate, err)
 	}
 	return err == nil, err
 }

@@ -37,8 +37,8 @@ func (r *processors) needed() bool { return len(r.cfg.Processors) > 0 || r.encod
 func newLine() *line {
 	return &line{
 		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()),
-		again: make(chan *job, jobsAtOnce()),
-		late:  make(chan *job),
+		afterDeath: make(chan *job, jobsAtOnce()),
+		reread:     make(chan *job),
 	}
 }
 
@@ -52,7 +52,7 @@ const maxProcessors = 64
 // jobsAtOnce is the maximum number of jobs (batches) that are not processed yet. With n processing
 // goroutines, there are at most n jobs in the channel jobs, n in the channel work, and one at each
 // goroutine. The reader and the sender have one each. Two more may be batches that waited for a
-// retry and were read again. The channel line.again has this capacity, so a send never blocks.
+// retry and were read again. The channel line.afterDeath has this capacity, so a send never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
 // Run runs the processing goroutines. If one of them panics, Run stops the goroutines and child
@@ -140,14 +140,14 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 // first. nextJob returns nil if there are no more batches or ctx has ended.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
-	case j := <-r.line.again:
+	case j := <-r.line.afterDeath:
 		return j
 	default:
 	}
 	select {
-	case j := <-r.line.again:
+	case j := <-r.line.afterDeath:
 		return j
-	case j := <-r.line.late:
+	case j := <-r.line.reread:
 		return j
 	case j := <-r.line.work: // nil if closed
 		return j
@@ -315,5 +315,5 @@ func (r *processors) recordDeath(j *job, died error, idle *processorRestarts) {
 		j.pop()
 		idle.deaths.Store(0)
 	}
-	r.line.again <- j // never blocks: see jobsAtOnce
+	r.line.afterDeath <- j // never blocks: see jobsAtOnce
 }

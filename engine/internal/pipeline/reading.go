@@ -33,7 +33,7 @@ type reader struct {
 	withdrawals *withdrawals
 	// estimator is the reader while it is open, or nil if the reader cannot estimate.
 	estimator atomic.Pointer[stream.Estimator]
-	ahead     error // error that came with the last batch; the next call returns it
+	nextErr   error // error that came with the last batch; the next call returns it
 
 	drained  <-chan struct{} // closed when the route drains
 	complete atomic.Bool     // the source's data has ended before the route drained
@@ -65,11 +65,11 @@ func (r *reader) leftBytes() int64 {
 
 // line has the channels that carry batches from the reader through the processors to the sender.
 type line struct {
-	jobs  chan *job // to the sender, in read order
-	work  chan *job // to the processors, in read order
-	again chan *job // to the processors, after the death of one
-	late  chan *job // to the processors: batches that waited for a retry and were read again
-	err   error     // why the reader ended, set before jobs is closed; io.EOF at the end of the data
+	jobs       chan *job // to the sender, in read order
+	work       chan *job // to the processors, in read order
+	afterDeath chan *job // to the processors, after the death of one
+	reread     chan *job // to the processors: batches that waited for a retry and were read again
+	err        error     // why the reader ended, set before jobs is closed; io.EOF at the end of the data
 }
 
 // job is a batch on its way from the reader through the processors to the sender. The processors
@@ -171,7 +171,7 @@ func (r *reader) readSafely(ctx context.Context) (j *job, err error) {
 // the route stops reading. If a batch was read but cannot be sent, it stays unsettled, and a
 // later run reads it again.
 func (r *reader) readOne(ctx context.Context) (*job, error) {
-	for r.ahead == nil {
+	for r.nextErr == nil {
 		b := r.pool.Get(stream.BatchLimits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
 		if err := r.budget.acquire(ctx, b); err != nil {
 			b.Release()
@@ -190,19 +190,19 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 		case err != nil:
 			err = fmt.Errorf("source %s: %w", r.source, err)
 		}
-		r.ahead = err
+		r.nextErr = err
 		if ctx.Err() != nil || len(b.Spans) == 0 {
 			b.Release()
 			continue
 		}
 		r.tapSource(b)
-		j, err := r.opened(ctx, b)
+		j, err := r.newJob(ctx, b)
 		if errors.Is(err, errNotAssigned) {
 			continue
 		}
 		return j, err
 	}
-	return nil, r.ahead
+	return nil, r.nextErr
 }
 
 // isClosed reports whether c is closed.
@@ -220,9 +220,9 @@ func isClosed(c <-chan struct{}) bool {
 // thousand small files would need a thousand keys, and oneKey replaces them.
 var oneKey = []string{"all"}
 
-// opened counts b, which was just read, in the books. If b has data of new partitions, opened
+// newJob counts b, which was just read, in the books. If b has data of new partitions, newJob
 // announces their progress (see saver.announce). It returns the batch's job.
-func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
+func (r *reader) newJob(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.recordRead(ctx, b)
 	if len(met) > 0 {
 		r.announce(met, b)

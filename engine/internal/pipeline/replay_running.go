@@ -136,7 +136,7 @@ func (e *Engine) resume(p *pipe, old *slot, parked int64) error {
 	} else {
 		fresh.paused = true
 	}
-	change := &changedPipe{pipe: p, gone: []*slot{old}, added: []*slot{fresh}}
+	change := &changedPipe{pipe: p, removed: []*slot{old}, added: []*slot{fresh}}
 	for _, s := range p.routes() {
 		if s == old {
 			s = fresh

@@ -24,7 +24,7 @@ func settlerOf(r *saver) stream.SettledReader {
 // the next sync.
 func reportSettled(ctx context.Context, r *saver, reader stream.SettledReader) error {
 	r.mu.Lock()
-	marks, placed := r.books.marks(), len(r.books.places) > 0
+	marks, placed := r.books.marks(), len(r.books.tokens) > 0
 	r.mu.Unlock()
 	if placed || r.syncer != nil {
 		return r.sync(ctx) // sync reports to the reader

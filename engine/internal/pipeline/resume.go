@@ -32,7 +32,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	}
 	marks, err := r.ledgered.Load(ctx)
 	if err != nil {
-		return fmt.Errorf("sink %s: loading what it holds: %w", r.cfg.Sink.Component.Name, err)
+		return fmt.Errorf("sink %s: load the progress in its ledger: %w", r.cfg.Sink.Component.Name, err)
 	}
 	held := make(map[string]stream.Mark, len(marks))
 	for _, m := range marks {

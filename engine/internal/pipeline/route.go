@@ -78,16 +78,16 @@ func (r *route) run(ctx context.Context) error {
 func (r *route) runAll(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	r.host.group.Store(group)
-	var sent error
+	var sendErr error
 	group.Go("sender", func(ctx context.Context) error {
 		defer r.slot.enterBarrier() // also if the route fails before begin has entered the barrier
-		sent = r.send(ctx, group)
-		group.Stop(sent)
+		sendErr = r.send(ctx, group)
+		group.Stop(sendErr)
 		return nil
 	})
-	failed := group.Wait()
+	groupErr := group.Wait()
 	r.failures.reportDead(true)
-	err := joined(r.host.stopped(), sent, failed, r.close())
+	err := joined(r.host.stopped(), sendErr, groupErr, r.close())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil && r.once {
@@ -153,9 +153,9 @@ func (r *route) open(ctx context.Context) error {
 	}
 	o.DeadLetter, o.Synced = r.letters.append, r.saver.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
-	places := r.saver.layers.resumeTokens()
-	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one lane: see saveToken
-		o.ResumeToken = places[lane]
+	tokens := r.saver.layers.resumeTokens()
+	for _, lane := range slices.Sorted(maps.Keys(tokens)) { // at most one lane: see saveToken
+		o.ResumeToken = tokens[lane]
 	}
 	if reopen := r.slot.reopen.Load(); reopen != nil {
 		o.ResumeToken = reopen.ResumeToken
@@ -166,7 +166,7 @@ func (r *route) open(ctx context.Context) error {
 	if r.parking != nil {
 		r.slot.parkedBase.opened(r)
 	}
-	if err := r.saver.saveToken(places, r.sender.lanes()); err != nil {
+	if err := r.saver.saveToken(tokens, r.sender.lanes()); err != nil {
 		return err
 	}
 	r.slot.reopen.Store(nil) // the checkpoint has the resume token
@@ -267,14 +267,14 @@ func (r *route) awaitSettled(ctx context.Context, lost outageDetector,
 		case <-ctx.Done():
 			return nil
 		case <-bound.C:
-			const late = "draining took longer than %v; what was in flight will be delivered again " +
-				"at the next start, if the source can read it again"
+			const late = "draining took longer than %v; in-flight batches will be delivered again " +
+				"at the next start, if the source can read them again"
 			r.host.stop(cause(fmt.Errorf(late, r.cfg.Drain)))
 			return nil
 		case <-tick.C:
 			if lost.reached(r) {
-				const unable = "no worker can deliver, so draining ended; what waits will be " +
-					"delivered at the next start, if the source can read it again: %s"
+				const unable = "no worker can deliver, so draining ended; waiting batches will be " +
+					"delivered at the next start, if the source can read them again: %s"
 				r.host.stop(cause(fmt.Errorf(unable, r.trouble())))
 				return nil
 			}
@@ -324,7 +324,7 @@ func (r *route) trouble() string {
 			return fmt.Sprintf("worker %s is %s: %s", names[l.Lane], l.State, l.Reason)
 		}
 	}
-	return "no worker says why"
+	return "no worker has given a reason"
 }
 
 func (r *route) close() error {

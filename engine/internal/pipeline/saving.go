@@ -46,7 +46,7 @@ type saver struct {
 	// by partition id. It is nil if there is none.
 	unreported map[string]stream.Mark
 
-	finisher []stream.Partition // settled partitions that the source must finish; core.mu guards it
+	toFinish []stream.Partition // settled partitions that the source must finish; core.mu guards it
 }
 
 // synced returns the start of the last successful sync at the interval checkpoint.sync, or the zero
@@ -80,16 +80,16 @@ func (r *saver) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
 	soon, waits := r.soon, r.waits.changed // set to nil during the pause
-	rest := time.NewTimer(writePause)
-	rest.Stop()
-	defer rest.Stop()
+	pause := time.NewTimer(writePause)
+	pause.Stop()
+	defer pause.Stop()
 	var state backoff.State
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-rest.C:
+		case <-pause.C:
 			soon, waits = r.soon, r.waits.changed
 			continue
 		case <-soon:
@@ -100,11 +100,11 @@ func (r *saver) Run(ctx context.Context) error {
 			soon, waits = nil, nil
 			var marks int
 			marks, err = r.write()
-			rest.Reset(max(r.layers.pause, time.Duration(marks)*markPause))
+			pause.Reset(max(r.layers.pause, time.Duration(marks)*markPause))
 		case <-waits:
 			soon, waits = nil, nil
 			err = r.waits.save()
-			rest.Reset(writePause)
+			pause.Reset(writePause)
 		case <-r.urgent:
 			if r.assigned != nil || r.hasManyParts() {
 				err = r.assigned.save(ctx, r.sync)
@@ -122,11 +122,11 @@ func (r *saver) Run(ctx context.Context) error {
 		if err == nil {
 			continue
 		}
-		_, later := errors.AsType[*laterError](err)
+		_, retryable := errors.AsType[*retryableError](err)
 		switch {
-		case later && ctx.Err() != nil:
+		case retryable && ctx.Err() != nil:
 			return nil // the run ends, and lastSave saves the rest
-		case !later || r.once || r.layers.failed():
+		case !retryable || r.once || r.layers.failed():
 			return err
 		}
 		wait, next, _ := saveBackoff.Next(state, nil)
@@ -170,15 +170,15 @@ var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).E
 // writes use 1 % of a core and write 1 MB/s.
 const markPause = 200 * time.Microsecond
 
-// A laterError is the error of a save that the caller can retry. No progress is lost: the next save
-// contains it again.
-type laterError struct{ err error }
+// A retryableError is the error of a save that the caller can retry. No progress is lost: the next
+// save contains it again.
+type retryableError struct{ err error }
 
 // Error implements error.
-func (e *laterError) Error() string { return e.err.Error() }
+func (e *retryableError) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause.
-func (e *laterError) Unwrap() error { return e.err }
+func (e *retryableError) Unwrap() error { return e.err }
 
 // writeOffAfter is the time after which missing records count as deleted. These are records that an
 // earlier run has read and not settled, and that this run has not read again. The time begins when
@@ -194,11 +194,11 @@ func (r *saver) take() saving {
 		r.books.dropInherited()
 	}
 	s := r.books.takeUnsaved()
-	r.finisher = append(r.finisher, s.finished...)
+	r.toFinish = append(r.toFinish, s.finished...)
 	return s
 }
 
-// restore undoes take after a failed save, and returns err as a laterError.
+// restore undoes take after a failed save, and returns err as a retryableError.
 func (r *saver) restore(s saving, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,8 +206,8 @@ func (r *saver) restore(s saving, err error) error {
 	again := func(p stream.Partition) bool { // the next take returns them again
 		return slices.ContainsFunc(s.finished, func(q stream.Partition) bool { return q.ID == p.ID })
 	}
-	r.finisher = slices.DeleteFunc(r.finisher, again)
-	return &laterError{err}
+	r.toFinish = slices.DeleteFunc(r.toFinish, again)
+	return &retryableError{err}
 }
 
 // lastSave saves the progress since the last save of Run. It also runs after the route has failed,
@@ -250,8 +250,8 @@ func (r *saver) append(s saving) error {
 	} else {
 		r.addMetadata(marks)
 	}
-	if len(marks)+len(s.places) > 0 {
-		if err := r.layers.save(marks, s.places); err != nil {
+	if len(marks)+len(s.tokens) > 0 {
+		if err := r.layers.save(marks, s.tokens); err != nil {
 			return r.restore(s, fmt.Errorf("checkpoint: %w", err))
 		}
 	}
@@ -312,15 +312,15 @@ func (r *saver) sync(ctx context.Context) error {
 		return err
 	}
 	if err := r.layers.synced(); err != nil {
-		return &laterError{fmt.Errorf("checkpoint: %w", err)}
+		return &retryableError{fmt.Errorf("checkpoint: %w", err)}
 	}
 	if err := r.report(ctx); err != nil {
 		s.bytes = 0 // the bytes are saved; only the marks must be reported again
 		return r.restore(s, err)
 	}
 	r.mu.Lock()
-	finish := r.finisher
-	r.finisher = nil
+	finish := r.toFinish
+	r.toFinish = nil
 	r.mu.Unlock()
 	r.finish(ctx, finish)
 	_ = r.prune(ctx) // prune has logged the failure; the next sync retries
@@ -448,12 +448,12 @@ func (r *saver) saveToken(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil
 	}
-	places := r.layers.tokensToDelete(lanes[0].Name)
-	if len(places) == 0 && saved[lanes[0].Name] == r.syncer.StartToken() {
+	tokens := r.layers.tokensToDelete(lanes[0].Name)
+	if len(tokens) == 0 && saved[lanes[0].Name] == r.syncer.StartToken() {
 		return nil
 	}
-	places[lanes[0].Name] = r.syncer.StartToken()
-	if err := joined(r.layers.save(nil, places), r.layers.synced()); err != nil {
+	tokens[lanes[0].Name] = r.syncer.StartToken()
+	if err := joined(r.layers.save(nil, tokens), r.layers.synced()); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil

@@ -133,7 +133,7 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	}
 	r.tapSettled(it, s)
 	r.observed.sent(it.Value)
-	r.recordSettled(it.Value, batchOutcome{lane: s.Lane, place: s.ResumeToken,
+	r.recordSettled(it.Value, batchOutcome{lane: s.Lane, token: s.ResumeToken,
 		deadLettered: s.DeadLettered})
 }
 

@@ -82,7 +82,7 @@ func (c *Catalogue) reset() {
 	c.identify, c.copies = identifier{c: c}, copies{c: c}
 	c.rotation, c.unpacker = newRotation(c), unpacker{c: c}
 	c.dormant = dormant{c: c, table: newDormantTable()}
-	c.watched = watched{c: c, news: c.watched.news}
+	c.watched = watched{c: c, pending: c.watched.pending}
 	if c.o.Growing != nil {
 		c.strategy = &growing{c: c, o: c.o.Growing}
 	} else {
@@ -243,7 +243,7 @@ func (c *Catalogue) closeAll() error {
 	for _, f := range slices.Clone(c.handles.open) {
 		errs = append(errs, f.close())
 	}
-	errs = append(errs, c.watched.closeNews())
+	errs = append(errs, c.watched.closePending())
 	c.ids.close()
 	c.reset()
 	return errors.Join(errs...)

@@ -140,7 +140,7 @@ func (c *Catalogue) pending() []*file {
 	var out []*file
 	seen := make(map[*file]bool)
 	for _, r := range c.readers {
-		for _, f := range c.lister.todo(r, c.now()) {
+		for _, f := range c.lister.filesToRead(r, c.now()) {
 			if !seen[f] {
 				seen[f] = true
 				out = append(out, f)

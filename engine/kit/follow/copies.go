@@ -92,7 +92,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	case w != nil && w.blank():
-		if v.continued == nil && (k.shows(f, w, head) || !v.unlisted && k.mayBe(f, w, head)) {
+		if v.continued == nil && (k.holdsSeenBytes(f, w, head) || !v.unlisted && k.mayBe(f, w, head)) {
 			v.continued = w
 		}
 		return false, false
@@ -121,7 +121,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 	if w.entry.phase != known || k.mayInherit(f, w) {
 		ok, err := k.continueFrom(f, w, head)
 		if err != nil && !v.unlisted {
-			c.handles.unreadNow(f, err)
+			c.handles.readFailed(f, err)
 		}
 		if ok || err != nil {
 			return true, ok
@@ -147,11 +147,11 @@ func awaited(e *Entry) *file {
 func (k *copies) holdBack(f *file) bool {
 	c, now := k.c, k.c.now()
 	f.ensureExtras().compared = now
-	f.held = max(f.held, f.since+c.o.Growing.CopyWait)
-	k.until = max(k.until, f.held)
-	isHeld := now < f.held || !c.lister.opened || f.isDeleted() && f.isHeldElsewhere()
+	f.heldUntil = max(f.heldUntil, f.since+c.o.Growing.CopyWait)
+	k.until = max(k.until, f.heldUntil)
+	isHeld := now < f.heldUntil || !c.lister.opened || f.isDeleted() && f.isHeldElsewhere()
 	if isHeld {
-		c.pace.dueAt(f.held)
+		c.pace.dueAt(f.heldUntil)
 	}
 	return isHeld
 }
@@ -265,7 +265,7 @@ func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 		case w.entry.phase != known && sameFile(f.info, w.info):
 			// w was rewritten in place: f only begins with the same bytes
 		case k.mayBecomeWhole(f, w):
-			c.pace.dueAt(w.held - c.o.Growing.CopyWait/2)
+			c.pace.dueAt(w.heldUntil - c.o.Growing.CopyWait/2)
 			return false, nil
 		default:
 			k.adoptPart(f, w, head, p.At)

@@ -57,7 +57,7 @@ func (k *copies) adopt(f, w *file) {
 
 // identify gives the identity e to f, which contains data of w.
 func (k *copies) identify(f, w *file, e *Entry) {
-	f.entry, e.file, f.dataElsewhere, f.held = e, f, false, 0
+	f.entry, e.file, f.dataElsewhere, f.heldUntil = e, f, false, 0
 	f.ensureExtras().equal = nil
 	if f.state == unlisted {
 		f.extras.listed = w.partName()

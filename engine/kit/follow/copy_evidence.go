@@ -49,7 +49,7 @@ func (f *file) fingerprints() []fileid.Fingerprint {
 // bytes of w, and f has 500 bytes. The rest of the copy is then awaited for the first half of
 // CopyWait.
 func (k *copies) mayBecomeWhole(f, w *file) bool {
-	return f.view == nil && f.info.Size < w.read() && k.c.now() < w.held-k.c.o.Growing.CopyWait/2
+	return f.view == nil && f.info.Size < w.read() && k.c.now() < w.heldUntil-k.c.o.Growing.CopyWait/2
 }
 
 // mayInherit reports whether f may be the successor of the deleted file w. That is the case if f
@@ -71,10 +71,11 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
 
-// shows reports whether f, which begins with head, may have the data of the awaiting file w. w has
-// lost its name or its content, and no route has read anything of it. f must contain the bytes that
-// w had when it was last looked at (unreadFingerprint), and must be no older than these bytes.
-func (k *copies) shows(f, w *file, head []byte) bool {
+// holdsSeenBytes reports whether f, which begins with head, may have the data of the awaiting file
+// w. w has lost its name or its content, and no route has read anything of it. f must contain the
+// bytes that w had when it was last looked at (unreadFingerprint), and must be no older than these
+// bytes.
+func (k *copies) holdsSeenBytes(f, w *file, head []byte) bool {
 	p := w.extras.unreadFingerprint
 	return p.At > 0 && int64(f.info.ModTime) >= p.ModTime && k.fits(f, p, head)
 }

@@ -39,9 +39,9 @@ type file struct {
 	nameless time.Duration // its name is gone since then
 	// time until which the file is held back as a possible copy, or awaits a successor (another
 	// file with its data); 0 if neither is the case
-	held    time.Duration
-	trouble *trouble // nil: it could be read
-	extras  *extras  // nil: nothing of it was needed
+	heldUntil time.Duration
+	trouble   *trouble // nil: it could be read
+	extras    *extras  // nil: nothing of it was needed
 
 	foundEmpty    bool // it was empty when it was first listed
 	counted       bool // deleted: it was added to the counters of unread files

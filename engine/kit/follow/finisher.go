@@ -153,7 +153,7 @@ func (n Finisher) MayHold() bool {
 	s := &n.c.ids
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return n.c.watched.held+len(n.c.watched.news) < min(maxHeld, n.c.limit.get()/2)
+	return n.c.watched.openDeleted+len(n.c.watched.pending) < min(maxHeld, n.c.limit.get()/2)
 }
 
 // Tell notes that the source has finished the file of e, which is now called name in dir. If dir
@@ -163,5 +163,6 @@ func (n Finisher) Tell(e *Entry, dir Dir, name string, held vfs.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.done, e.name = true, name
-	n.c.watched.news = append(n.c.watched.news, finishedFile{entry: e, name: name, dir: dir, handle: held})
+	n.c.watched.pending = append(n.c.watched.pending,
+		finishedFile{entry: e, name: name, dir: dir, handle: held})
 }

@@ -71,7 +71,7 @@ func (t *rotation) holdMissingFolders() {
 		// its folder has just appeared, or is still missing
 		if was, is := w.isFolderMissing(), c.lister.isFolderMissing(w.label, t.inodeOf(w).Dev); was || is {
 			w.ensureExtras().folderMissing = is
-			w.held = max(w.held, now+c.o.Growing.CopyWait)
+			w.heldUntil = max(w.heldUntil, now+c.o.Growing.CopyWait)
 			t.folderMissing = t.folderMissing || is
 		}
 	}

@@ -101,8 +101,8 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 			g.endEmpty(f, now)
 		}
 		return false
-	case f.entry == nil && f.held > now:
-		c.pace.dueAt(f.held)
+	case f.entry == nil && f.heldUntil > now:
+		c.pace.dueAt(f.heldUntil)
 		return c.copies.mayCompareAgain(f, now)
 	case f.entry == nil:
 		return !c.identify.recall(f)
@@ -218,7 +218,7 @@ func (g *growing) canBegin(f *file) bool {
 	}
 	_, err := g.lastLine(f)
 	if err != nil {
-		g.c.handles.unreadNow(f, err)
+		g.c.handles.readFailed(f, err)
 	}
 	return err == nil
 }
@@ -266,7 +266,7 @@ func (g *growing) keepUnread(f *file) bool {
 	if f.isUnlisted() && f.handle != nil {
 		return false
 	}
-	if f.handle != nil && f.held == 0 && !f.dataElsewhere {
+	if f.handle != nil && f.heldUntil == 0 && !f.dataElsewhere {
 		g.readByHandle(f)
 		return true
 	}

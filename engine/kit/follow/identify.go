@@ -11,8 +11,8 @@ import (
 // identifier matches files to identities, by the stored marks of earlier runs and by other known
 // files.
 type identifier struct {
-	c       *Catalogue
-	meeting bool // known files are being recognised, and no new ones are accepted
+	c         *Catalogue
+	knownOnly bool // known files are being recognised, and no new ones are accepted
 }
 
 // storedMark is the stored mark of one route for an identity.
@@ -39,7 +39,7 @@ func (n *identifier) file(f *file, l *filler) bool {
 	c := n.c
 	head, err := c.unpacker.firstHead(f, l)
 	if err != nil {
-		c.handles.unreadNow(f, err)
+		c.handles.readFailed(f, err)
 		return false
 	}
 	if f.view != nil && (!c.unpacker.isWhole(f) || c.unpacker.hasNothing(f, head)) {
@@ -58,7 +58,7 @@ func (n *identifier) file(f *file, l *filler) bool {
 		all := c.ids.find(f.seen(head, true))
 		if len(all) == 0 {
 			if c.strategy.grows() {
-				if n.meeting || len(head) == 0 {
+				if n.knownOnly || len(head) == 0 {
 					return false // new files are identified after the known ones
 				}
 				if done, read := c.copies.findPredecessor(f, head); done {
@@ -70,14 +70,14 @@ func (n *identifier) file(f *file, l *filler) bool {
 		}
 		ok, err := n.recognise(f, all, head)
 		if err != nil {
-			c.handles.unreadNow(f, err)
+			c.handles.readFailed(f, err)
 			return false
 		}
 		if !ok {
 			continue
 		}
 		if err := n.addFingerprints(f, head); err != nil {
-			c.handles.unreadNow(f, err)
+			c.handles.readFailed(f, err)
 			return false
 		}
 		return f.entry != nil
@@ -194,7 +194,7 @@ func (n *identifier) lacks(f *file, m stream.Mark, head []byte) (string, error) 
 // of them, and none for e, its cursor keeps the alias as its id.
 func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 	c := n.c
-	f.entry, e.file, f.dataElsewhere, f.held = e, f, false, 0
+	f.entry, e.file, f.dataElsewhere, f.heldUntil = e, f, false, 0
 	c.ids.noteName(e, f.name)
 	c.ids.resolvePlace(e, f.info)
 	for _, r := range c.readers {
@@ -337,8 +337,8 @@ const recogniseTries = 3
 // is read as a new file meanwhile.
 func (n *identifier) recogniseAll(files []*file) {
 	c := n.c
-	n.meeting = true
-	defer func() { n.meeting = false }()
+	n.knownOnly = true
+	defer func() { n.knownOnly = false }()
 	for _, f := range files {
 		for tries := 0; tries < recogniseTries && f.entry == nil && !n.recall(f); tries++ {
 			if !c.handles.refresh(f) {

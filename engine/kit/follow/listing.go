@@ -102,7 +102,7 @@ func (l *lister) list(now time.Duration, once bool) {
 	}
 	c.dormant.retire()
 	c.table.compact()
-	c.watched.takeNews() // before a name that the source has changed counts as missing
+	c.watched.takeFinished() // before a name that the source has changed counts as missing
 	// files read first are adjacent in memory, which is released together
 	if c.table.scans == l.first {
 		slices.SortFunc(rest, c.lister.byOrder)
@@ -117,7 +117,7 @@ func (l *lister) list(now time.Duration, once bool) {
 	if c.table.scans == l.first {
 		c.watched.findGrown()
 	}
-	c.watched.lookAgain(now)
+	c.watched.recheck(now)
 	for _, r := range c.readers {
 		r.sweep(now)
 	}
@@ -179,11 +179,11 @@ func Kind(t fs.FileMode) string {
 	return "it is no regular file"
 }
 
-// todo returns the files in which r has something to do, in the order in which they are read.
-// Growing files that are unidentified or unlisted are checked in the order of their labels: the
-// check of one may affect the next one, and the result must not depend on the random order of a
+// filesToRead returns the files in which r has something to do, in the order in which they are
+// read. Growing files that are unidentified or unlisted are checked in the order of their labels:
+// the check of one may affect the next one, and the result must not depend on the random order of a
 // map.
-func (l *lister) todo(r *Reader, now time.Duration) []*file {
+func (l *lister) filesToRead(r *Reader, now time.Duration) []*file {
 	var out, odd []*file
 	for _, f := range l.c.table.byKey {
 		if l.c.strategy.grows() && (f.isUnlisted() || f.entry == nil && f.info.Size > 0) {
@@ -258,8 +258,8 @@ func (h *handles) fail(f *file, err error) {
 	f.trouble = t
 }
 
-// unreadNow handles a read error. A file that has just become shorter is looked at again soon.
-func (h *handles) unreadNow(f *file, err error) {
+// readFailed handles a read error. A file that has just become shorter is looked at again soon.
+func (h *handles) readFailed(f *file, err error) {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		h.c.pace.soon()
 		return

@@ -129,7 +129,7 @@ func (q *quiet) sealed(cur *cursor) {
 	f := cur.f
 	switch {
 	case f.state == finished:
-		q.c.watched.again(f)
+		q.c.watched.restartChecks(f)
 	case f.state == nameless && f.all((*cursor).isSealed):
 		q.c.end(f)
 	}

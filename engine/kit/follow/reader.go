@@ -221,7 +221,7 @@ func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 // read.
 func (r *Reader) enqueue(now time.Duration) {
 	r.queuedAt = r.c.table.scans
-	r.queue = r.c.lister.todo(r, now)
+	r.queue = r.c.lister.filesToRead(r, now)
 	r.measure()
 }
 

@@ -92,8 +92,8 @@ func (t *rotation) inodeOf(w *file) fileid.Key {
 	return id.Key()
 }
 
-// inOrder returns the awaiting files, ordered by label.
-func (t *rotation) inOrder() []*file { return slices.SortedFunc(maps.Keys(t.awaiting), byLabel) }
+// sortedAwaiting returns the awaiting files, ordered by label.
+func (t *rotation) sortedAwaiting() []*file { return slices.SortedFunc(maps.Keys(t.awaiting), byLabel) }
 
 // await makes f wait for a successor. Its name is deleted, or its inode holds other data.
 func (t *rotation) await(f *file, why string) {
@@ -110,7 +110,7 @@ func (t *rotation) await(f *file, why string) {
 }
 
 func (t *rotation) wait(w *file) {
-	w.state, w.held = w.state.on(deleted), t.c.now()+t.c.o.Growing.CopyWait
+	w.state, w.heldUntil = w.state.on(deleted), t.c.now()+t.c.o.Growing.CopyWait
 	t.awaiting[w], t.waited = true, t.c.now()
 	if w.entry != nil {
 		w.entry.file = w
@@ -169,7 +169,7 @@ func (t *rotation) follow(now time.Duration) {
 	}
 	t.holdMissingFolders()
 	if t.search == 0 || now-t.search >= c.o.PollMax {
-		if held := t.held(); len(t.awaiting)+len(held) > 0 {
+		if held := t.deletedUnread(); len(t.awaiting)+len(held) > 0 {
 			t.search = max(now, 1)
 			t.searchUnlisted(held)
 		}
@@ -210,12 +210,12 @@ func (t *rotation) expire(now time.Duration) {
 	if !c.lister.opened {
 		return
 	}
-	for _, w := range t.inOrder() {
+	for _, w := range t.sortedAwaiting() {
 		if w.state != awaiting {
 			continue // the end of another file has resolved it already
 		}
-		if now < w.held {
-			c.pace.dueAt(w.held)
+		if now < w.heldUntil {
+			c.pace.dueAt(w.heldUntil)
 			continue
 		}
 		if w.entry == nil {

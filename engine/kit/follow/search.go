@@ -28,7 +28,7 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 	dirs := make(map[string]string)
 	// several awaiting files may have had the same reused inode
 	byKey := make(map[fileid.Key][]*file)
-	for _, w := range t.inOrder() {
+	for _, w := range t.sortedAwaiting() {
 		dirs[path.Dir(w.label)] = w.label
 		if t.isInPlace(w) || w.extras.unseen {
 			key := t.inodeOf(w)
@@ -75,7 +75,7 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 // It returns the file's label and the error of the last attempt to read it. The error is nil if
 // there is no such file.
 func (t *rotation) unreadable() (label string, err error) {
-	for _, w := range t.inOrder() {
+	for _, w := range t.sortedAwaiting() {
 		found := t.tried[t.inodeOf(w)]
 		if found.trouble != nil && t.isInPlace(w) && found.size > w.read() {
 			return w.label, found.trouble.last
@@ -151,7 +151,7 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	if !c.handles.refresh(f) {
 		for _, w := range same { // it is not given up while its file cannot be read
 			if f.trouble != nil {
-				w.held = max(w.held, c.now()+c.o.Growing.CopyWait)
+				w.heldUntil = max(w.heldUntil, c.now()+c.o.Growing.CopyWait)
 			}
 		}
 		return undecided
@@ -215,13 +215,13 @@ func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 	return len(same) > 0
 }
 
-// continueRelated makes f the successor of an awaiting or held file (see isHeld) with a related
-// name, such as app.log for app.log.1. f must contain the data that was read of that file. For an
-// awaiting file, the beginning of this data is enough (see continueFrom).
+// continueRelated makes f the successor of an awaiting or deleted file (see isDeletedUnread) with a
+// related name, such as app.log for app.log.1. f must contain the data that was read of that file.
+// For an awaiting file, the beginning of this data is enough (see continueFrom).
 func (t *rotation) continueRelated(f *file, head []byte) outcome {
 	k, v := &t.c.copies, verdict{unlisted: true}
 	for _, e := range k.relatedEntries(f, head) {
-		if awaited(e) == nil && !t.isHeld(e.file) {
+		if awaited(e) == nil && !t.isDeletedUnread(e.file) {
 			continue
 		}
 		if done, _ := k.compare(f, e, head, &v); done && f.entry == nil {
@@ -237,9 +237,9 @@ func (t *rotation) continueRelated(f *file, head []byte) outcome {
 	return continuesOne
 }
 
-// isHeld reports whether f lost its name at least CopyWait ago, and is still open because a route
-// has not read all of it.
-func (t *rotation) isHeld(f *file) bool {
+// isDeletedUnread reports whether f lost its name at least CopyWait ago, and is still open because
+// a route has not read all of it.
+func (t *rotation) isDeletedUnread(f *file) bool {
 	if f.state != nameless || f.entry == nil || f.handle == nil || f.view != nil {
 		return false
 	}
@@ -247,10 +247,10 @@ func (t *rotation) isHeld(f *file) bool {
 	return long && f.isDeleted() && f.left() > 0
 }
 
-// held returns the files for which isHeld is true.
-func (t *rotation) held() (out []*file) {
+// deletedUnread returns the files for which isDeletedUnread is true.
+func (t *rotation) deletedUnread() (out []*file) {
 	for _, f := range t.c.table.byKey {
-		if t.isHeld(f) {
+		if t.isDeletedUnread(f) {
 			out = append(out, f)
 		}
 	}

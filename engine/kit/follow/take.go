@@ -125,7 +125,7 @@ func (c *Catalogue) verify(cur *cursor, later bool) bool {
 func (c *Catalogue) separateNow(cur *cursor, to int64) {
 	head, err := cur.f.readHead(make([]byte, fileid.MaxHead))
 	if err != nil {
-		c.handles.unreadNow(cur.f, err)
+		c.handles.readFailed(cur.f, err)
 		return
 	}
 	c.copies.separate(cur, head, to)
@@ -138,7 +138,7 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	f := cur.f
 	same, err := cur.unchanged(cur.entry.id, c.head[:])
 	if err != nil {
-		c.handles.unreadNow(f, err)
+		c.handles.readFailed(f, err)
 		return false
 	}
 	if !same {
@@ -184,7 +184,7 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 	res, err := cur.fillFrom(b, end)
 	switch {
 	case err != nil:
-		c.handles.unreadNow(f, err)
+		c.handles.readFailed(f, err)
 		return res, false
 	case res == lines.NoRoom:
 		return res, true
@@ -257,7 +257,7 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 		err = cur.setFingerprint(cur.skipTo, head)
 	}
 	if err != nil {
-		r.c.handles.unreadNow(cur.f, err)
+		r.c.handles.readFailed(cur.f, err)
 		return false, false
 	}
 	from, to := stream.Position{Num: cur.pos.Next}, stream.Position{Num: cur.skipTo}

@@ -23,10 +23,10 @@ const (
 // watched are the files that the source has finished. They are checked again at growing intervals,
 // because their writers may continue.
 type watched struct {
-	c     *Catalogue
-	files []*file        // oldest first
-	news  []finishedFile // guarded by identities.mu
-	held  int            // deleted files that are held open; guarded by identities.mu
+	c           *Catalogue
+	files       []*file        // oldest first
+	pending     []finishedFile // guarded by identities.mu
+	openDeleted int            // deleted files that are held open; guarded by identities.mu
 }
 
 // finishedFile tells the catalogue about a file that its source finished.
@@ -37,16 +37,16 @@ type finishedFile struct {
 	handle vfs.File // of a deleted file; nil: too many are held
 }
 
-// takeNews follows the files that the source has renamed, moved or deleted.
-func (a *watched) takeNews() {
+// takeFinished follows the files that the source has renamed, moved or deleted.
+func (a *watched) takeFinished() {
 	c := a.c
 	c.finishing.Lock()
 	c.ids.mu.Lock()
-	news := a.news
-	a.news = nil
+	pending := a.pending
+	a.pending = nil
 	c.ids.mu.Unlock()
 	c.finishing.Unlock()
-	for _, n := range news {
+	for _, n := range pending {
 		f := n.entry.file
 		isFollowed := f != nil && f.entry == n.entry && c.table.has(f)
 		isGone := n.dir == nil && n.handle == nil
@@ -70,12 +70,12 @@ func (a *watched) takeNews() {
 			c.handles.add(f, n.handle)
 		}
 		a.files = append(a.files, f)
-		a.again(f)
+		a.restartChecks(f)
 	}
 	for len(a.files) > maxWatched {
 		a.drop(a.files[0])
 	}
-	a.countHeld()
+	a.countOpenDeleted()
 }
 
 // forget makes the routes drop their progress of a deleted file.
@@ -85,21 +85,21 @@ func (a *watched) forget(e *Entry) {
 	}
 }
 
-func (a *watched) closeNews() error {
+func (a *watched) closePending() error {
 	a.c.ids.mu.Lock()
 	defer a.c.ids.mu.Unlock()
 	var errs []error
-	for _, n := range a.news {
+	for _, n := range a.pending {
 		if n.handle != nil {
 			errs = append(errs, n.handle.Close())
 		}
 	}
-	a.news = nil
+	a.pending = nil
 	return errors.Join(errs...)
 }
 
-// again restarts the series of checks of a finished file.
-func (a *watched) again(f *file) {
+// restartChecks restarts the series of checks of a finished file.
+func (a *watched) restartChecks(f *file) {
 	f.ensureExtras().checks, f.ensureExtras().nextLook = 0, a.c.now()+firstLook
 }
 
@@ -117,8 +117,8 @@ func (a *watched) drop(f *file) {
 	a.c.release(f)
 }
 
-// countHeld updates the number of deleted files that are held open.
-func (a *watched) countHeld() {
+// countOpenDeleted updates the number of deleted files that are held open.
+func (a *watched) countOpenDeleted() {
 	held := 0
 	for _, f := range a.files {
 		if f.dir == nil {
@@ -127,11 +127,11 @@ func (a *watched) countHeld() {
 	}
 	a.c.ids.mu.Lock()
 	defer a.c.ids.mu.Unlock()
-	a.held = held
+	a.openDeleted = held
 }
 
-// lookAgain checks the finished files that are due. Reading of grown ones continues.
-func (a *watched) lookAgain(now time.Duration) {
+// recheck checks the finished files that are due. Reading of grown ones continues.
+func (a *watched) recheck(now time.Duration) {
 	c := a.c
 	var over []*file
 	for _, f := range a.files {
@@ -173,7 +173,7 @@ func (a *watched) lookAgain(now time.Duration) {
 		a.drop(f)
 	}
 	if len(over) > 0 {
-		a.countHeld()
+		a.countOpenDeleted()
 	}
 }
 
