@@ -75,7 +75,8 @@ type Change struct {
 	Err error
 }
 
-// Breaker protects the calls to one server. It is safe for concurrent use. Make one with [New].
+// Breaker protects the calls to one server. It is safe for concurrent use. Make one with [New]:
+// the methods of a zero Breaker panic.
 type Breaker struct {
 	origin   time.Time
 	outcome  func(error) Outcome
@@ -83,7 +84,7 @@ type Breaker struct {
 	maxHint  time.Duration
 
 	mu        sync.Mutex
-	circuit   *Circuit // guarded by mu, as all that follows
+	circuit   *Circuit // guarded by mu, as all that follows; the pointer does not change
 	changes   []Change // not yet reported
 	reporting bool     // a goroutine is calling onChange
 }
@@ -182,7 +183,7 @@ func (b *Breaker) Allow() (Call, error) {
 
 // allow is Allow without the calls of onChange. The result report is that of changed.
 func (b *Breaker) allow(now time.Duration) (_ Call, report bool, err error) {
-	b.mu.Lock()
+	b.lock()
 	defer b.mu.Unlock() // also if Options.Wait panics
 	for {
 		before := b.circuit.State()
@@ -268,9 +269,17 @@ func (b *Breaker) call(c Change) {
 	b.onChange(c)
 }
 
+// lock locks mu, or panics if b is a zero Breaker.
+func (b *Breaker) lock() {
+	if b.circuit == nil {
+		panic("breaker: zero Breaker; make one with breaker.New")
+	}
+	b.mu.Lock()
+}
+
 // State returns the state.
 func (b *Breaker) State() State {
-	b.mu.Lock()
+	b.lock()
 	defer b.mu.Unlock()
 	return b.circuit.State()
 }
@@ -281,7 +290,8 @@ func (b *Breaker) Budget() *Budget {
 	return &Budget{breaker: b, calls: make(map[any]running)}
 }
 
-// Budget implements retry.Budget with a breaker. It is safe for concurrent use.
+// Budget implements retry.Budget with a breaker. It is safe for concurrent use. Make one with
+// [Breaker.Budget]: Allow of a zero Budget panics.
 type Budget struct {
 	breaker *Breaker
 	mu      sync.Mutex
@@ -306,6 +316,9 @@ type running struct {
 
 // Allow lets an attempt through, or returns an [*OpenError].
 func (b *Budget) Allow(ctx context.Context) error {
+	if b.breaker == nil {
+		panic("breaker: zero Budget; make one with Breaker.Budget")
+	}
 	call, err := b.breaker.Allow()
 	if err != nil {
 		return err

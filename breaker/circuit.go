@@ -165,7 +165,8 @@ func (o Options) withDefaults() Options {
 
 // Circuit is the state machine of a breaker, for programs that have an event loop. It reads no
 // clock: the caller passes the time in, as the time since some origin. The time must not decrease.
-// A Circuit allocates nothing and is not safe for concurrent use. Make one with [NewCircuit].
+// A Circuit allocates nothing and is not safe for concurrent use. Make one with [NewCircuit]:
+// Allow of a zero Circuit panics.
 type Circuit struct {
 	options Options
 	random  rand.Source
@@ -198,6 +199,9 @@ type Ticket struct{ epoch uint32 }
 
 // Allow lets a call through or refuses it. The caller must call Done for each call let through.
 func (c *Circuit) Allow(now time.Duration) (Ticket, bool) {
+	if c.options.Wait == nil {
+		panic("breaker: zero Circuit; make one with breaker.NewCircuit")
+	}
 	if c.state == Open && now >= c.until {
 		c.enter(HalfOpen)
 	}

@@ -82,11 +82,11 @@ func (o Options) withDefaults() Options {
 }
 
 // Limiter bounds the calls in flight to one server. It is safe for concurrent use. Make one with
-// [New] or [Fixed].
+// [New] or [Fixed]: the methods of a zero Limiter panic.
 type Limiter struct {
 	origin    time.Time
 	mu        sync.Mutex
-	admission *admission // guarded by mu
+	admission *admission // guarded by mu; the pointer does not change
 }
 
 // New returns a Limiter for one server. Use one Limiter for each server: a limit shared by several
@@ -129,9 +129,17 @@ func (p Permit) Done(o Outcome) {
 
 func (l *Limiter) now() time.Duration { return time.Since(l.origin) }
 
+// lock locks mu, or panics if l is a zero Limiter.
+func (l *Limiter) lock() {
+	if l.admission == nil {
+		panic("limit: zero Limiter; make one with limit.New or limit.Fixed")
+	}
+	l.mu.Lock()
+}
+
 // TryAcquire returns a permit, or false if all permits are taken.
 func (l *Limiter) TryAcquire() (Permit, bool) {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	if !l.admission.hasRoom() {
 		return Permit{}, false
@@ -150,7 +158,7 @@ func (l *Limiter) AcquirePriority(ctx context.Context, p Priority) (Permit, erro
 	if ctx.Err() != nil {
 		return Permit{}, context.Cause(ctx)
 	}
-	l.mu.Lock()
+	l.lock()
 	now := l.now()
 	if l.admission.hasRoom() {
 		h := l.admission.start(now)

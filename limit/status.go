@@ -31,7 +31,7 @@ type Status struct {
 
 // Status returns a snapshot of l.
 func (l *Limiter) Status() Status {
-	l.mu.Lock()
+	l.lock()
 	defer l.mu.Unlock()
 	a := l.admission
 	s := Status{

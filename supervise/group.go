@@ -10,9 +10,9 @@ import (
 )
 
 // Group is a set of named goroutines with one context. The first error or panic in one of them ends
-// the context. A Group is safe for concurrent use and must not be copied. Make one with [NewGroup].
-// Unlike a zero errgroup.Group, a zero Group does not work. If a child of a [Supervisor] makes the
-// group, its goroutines appear in the supervisor's Status while they run.
+// the context. A Group is safe for concurrent use and must not be copied. Make one with [NewGroup]:
+// unlike those of a zero errgroup.Group, the methods of a zero Group panic. If a child of a
+// [Supervisor] makes the group, its goroutines appear in the supervisor's Status while they run.
 type Group struct {
 	name   string
 	ctx    context.Context
@@ -45,14 +45,25 @@ func NewNamedGroup(ctx context.Context, name string) *Group {
 	return &Group{name: name, ctx: ctx, cancel: cancel, up: up}
 }
 
+// refuseZero panics if g is a zero Group.
+func (g *Group) refuseZero() {
+	if g.ctx == nil {
+		panic("supervise: zero Group; make one with supervise.NewGroup")
+	}
+}
+
 // Context returns the group's context. It ends when a goroutine of the group fails, Stop is called,
 // Wait returns or the context given to NewGroup ends.
-func (g *Group) Context() context.Context { return g.ctx }
+func (g *Group) Context() context.Context {
+	g.refuseZero()
+	return g.ctx
+}
 
 // SetLimit limits the group to n goroutines at a time: Go blocks until fewer than n are running. A
 // negative n means no limit, which is the default. 0 makes Go block forever. Like SetLimit of
 // golang.org/x/sync/errgroup, it panics if goroutines of the group are running.
 func (g *Group) SetLimit(n int) {
+	g.refuseZero()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if active := len(g.running); active > 0 {
@@ -93,6 +104,7 @@ func (g *Group) TryGo(name string, run func(ctx context.Context) error) bool {
 }
 
 func (g *Group) limit() chan struct{} {
+	g.refuseZero()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.slots
@@ -169,6 +181,7 @@ func (g *Group) isOwnEnd(err error) bool {
 
 // Stop ends the group's context with cause. A nil cause means ErrStopped. Stop does not wait.
 func (g *Group) Stop(cause error) {
+	g.refuseZero()
 	if cause == nil {
 		cause = ErrStopped
 	}
@@ -179,6 +192,7 @@ func (g *Group) Stop(cause error) {
 // first failure. If the context given to NewGroup ends, the goroutines may end without finishing
 // their work, and Wait may return nil. So check that context, too.
 func (g *Group) Wait() error {
+	g.refuseZero()
 	g.wg.Wait()
 	g.cancel(ErrStopped)
 	g.mu.Lock()
@@ -188,6 +202,7 @@ func (g *Group) Wait() error {
 
 // Status returns the group and its running goroutines as a part of a tree.
 func (g *Group) Status() Status {
+	g.refuseZero()
 	status := Status{Name: g.name, State: Running, Restart: Temporary, Starts: 1}
 	if g.ctx.Err() != nil {
 		status.State = Halting

@@ -10,13 +10,14 @@ import (
 )
 
 // Inbox passes messages of a Resender to one incarnation of its child. It is safe for concurrent
-// use.
+// use. The Resender passes it to [Work]: Next of a zero Inbox panics.
 type Inbox[K comparable, M, R any] struct {
 	r   *Resender[K, M, R]
 	run *run
 }
 
-// Message is one attempt of one message.
+// Message is one attempt of one message. Ack and Nack of a zero Message, which Next returns with an
+// error, panic.
 type Message[K comparable, M, R any] struct {
 	Key     K
 	Value   M
@@ -31,6 +32,9 @@ type Message[K comparable, M, R any] struct {
 // ctx's end, or ErrStopped after the incarnation has returned.
 func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	r := in.r
+	if r == nil {
+		panic("supervise: zero Inbox; use the one that the Resender passes to Work")
+	}
 	for {
 		r.mu.Lock()
 		err := ctx.Err()
@@ -71,14 +75,22 @@ func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 // Ack acknowledges the message and passes reply to the waiting Call. It works even after the
 // incarnation has crashed. It reports false if the message was settled before.
 func (m Message[K, M, R]) Ack(reply R) bool {
-	return m.in.r.acknowledge(m.h, reply)
+	return m.inbox().r.acknowledge(m.h, reply)
+}
+
+// inbox returns the Inbox that m is from, or panics if m is a zero Message.
+func (m Message[K, M, R]) inbox() *Inbox[K, M, R] {
+	if m.in == nil {
+		panic("supervise: zero Message; Inbox.Next has returned an error")
+	}
+	return m.in
 }
 
 // Nack returns the message to the Resender after a failure that is not a crash. The message is
 // retried after the delay of Options.Retry, or dead-lettered. Nack reports false if this
 // incarnation no longer has the message.
 func (m Message[K, M, R]) Nack(err error) bool {
-	r := m.in.r
+	r := m.inbox().r
 	r.mu.Lock()
 	defer r.mu.Unlock() // also if the policy Retry panics
 	ok := r.s.nack(r.now(), m.h, m.in.run.number, err)

@@ -23,6 +23,8 @@ import (
 // Methods are safe for concurrent use. Send and Call work before Serve, too. A Resender is a
 // [Service]: as a supervisor's child it is the Child.Service, and keeps its messages when Serve is
 // called again.
+//
+// Make one with [NewResender]: Send, Call and Serve of a zero Resender panic.
 type Resender[K comparable, M, R any] struct {
 	name   string
 	o      Options[K, M, R]
@@ -85,6 +87,13 @@ func NewResender[K comparable, M, R any](name string,
 	return r, nil
 }
 
+// refuseZero panics if r is a zero Resender.
+func (r *Resender[K, M, R]) refuseZero() {
+	if r.wakeUp == nil {
+		panic("supervise: zero Resender; make one with supervise.NewResender")
+	}
+}
+
 func (r *Resender[K, M, R]) now() time.Duration { return time.Since(r.epoch) }
 
 // Send accepts a message. If it returns nil, the message either is held until it is acknowledged or
@@ -122,6 +131,7 @@ func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, 
 
 func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M,
 	a *answer[R]) (spilled bool, err error) {
+	r.refuseZero()
 	size := r.o.Size(value)
 	for first := false; ; first = true { // a caller that was woken waits at the front
 		r.mu.Lock()

@@ -38,6 +38,7 @@ type serving[K comparable, M, R any] struct {
 //
 // While a child is stuck, Serve returns or waits as [Supervisor.Serve] does.
 func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
+	r.refuseZero()
 	r.mu.Lock()
 	if !r.serving && (r.live == nil || r.returned) {
 		// A stuck child of an earlier Serve may have returned meanwhile, or a policy has panicked.

@@ -24,6 +24,7 @@ type Status struct {
 
 // Status returns the tree from s down. It is not atomic: the parts are visited one after the other.
 func (s *Supervisor) Status() Status {
+	s.refuseZero()
 	s.mu.Lock()
 	strategy := s.m.spec.Strategy
 	status := Status{Name: s.name, State: s.stateLocked(), Strategy: &strategy, Since: s.begun,

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Supervisor keeps named children running. Its methods are safe for concurrent use.
+// Supervisor keeps named children running. Its methods are safe for concurrent use. Make one with
+// [New]: the methods of a zero Supervisor panic, except String.
 //
 // A child never has two incarnations at the same time. If a child does not return in time after its
 // context has ended, it is reported as stuck. If a stuck child was to be restarted, the supervisor
@@ -22,7 +23,7 @@ type Supervisor struct {
 	// mu guards the fields below. Of the options, only the policies and Rand are called while it is
 	// held, so they must not call the Supervisor.
 	mu       sync.Mutex
-	m        *machine
+	m        *machine // the pointer does not change
 	inbox    []exit
 	lives    map[*child]*liveChild      // the incarnations that have not returned
 	removals map[*child][]chan struct{} // closed when the child is gone
@@ -86,6 +87,13 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 	return s, nil
 }
 
+// refuseZero panics if s is a zero Supervisor.
+func (s *Supervisor) refuseZero() {
+	if s.m == nil {
+		panic("supervise: zero Supervisor; make one with supervise.New")
+	}
+}
+
 // String returns the name, so that a Child with only Service: s has this name.
 func (s *Supervisor) String() string { return s.name }
 
@@ -127,6 +135,7 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 // since the last call, and that are still to be carried out.
 func (s *Supervisor) open(ctx context.Context, up above,
 	nested bool) (*serveRun, []command, error) {
+	s.refuseZero()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.serving {
@@ -446,6 +455,7 @@ func (s *Supervisor) nowLocked() time.Duration {
 // several children are being restarted together, the new child starts with them. Once Serve has
 // begun to stop the children, the error wraps ErrStopped.
 func (s *Supervisor) Add(c Child) error {
+	s.refuseZero()
 	s.mu.Lock()
 	err := s.m.add(s.nowLocked(), c)
 	s.mu.Unlock()
@@ -461,6 +471,7 @@ func (s *Supervisor) Add(c Child) error {
 // Serve has returned. If ctx ends first, Remove returns the cause, and the child still leaves the
 // supervisor later.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
+	s.refuseZero()
 	gone := make(chan struct{})
 	s.mu.Lock()
 	c := s.m.names[name]
@@ -491,6 +502,7 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 // the child together with others, the child starts with them. Restart does not wait for the start.
 // If Serve is not running or is stopping the children, the error wraps ErrStopped.
 func (s *Supervisor) Restart(name string) error {
+	s.refuseZero()
 	s.mu.Lock()
 	err := s.m.restart(s.nowLocked(), name)
 	s.mu.Unlock()

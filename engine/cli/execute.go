@@ -61,6 +61,7 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	root.SetIn(stdin)
 	root.SetOut(results)
 	root.SetErr(out)
+	addCompletion(root)
 	err := strayed(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
@@ -75,6 +76,20 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	return exitCode(err)
 }
 
+// addCompletion adds cobra's command completion, whose output goes to the current output of root.
+// Cobra itself would print help for an unknown shell, without an error.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	cmd, _, err := root.Find([]string{"completion"})
+	if err != nil || cmd.Runnable() {
+		return // an embedder's own command
+	}
+	group(cmd).DisableFlagsInUseLine = true
+	for _, shell := range cmd.Commands() {
+		shell.Args = nothing
+	}
+}
+
 // strayed returns an error if the arguments ask for help about an unknown subcommand. For such
 // arguments, cobra itself would print the help of the parent command.
 func strayed(root *cobra.Command, args []string) error {
@@ -83,7 +98,6 @@ func strayed(root *cobra.Command, args []string) error {
 	} else if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil
 	}
-	root.InitDefaultCompletionCmd() // otherwise only added by Execute
 	cmd, rest, err := root.Find(args)
 	if err != nil || !cmd.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") || rest[0] == "help" {
 		return nil // there is no error, or cobra reports it

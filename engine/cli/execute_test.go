@@ -53,6 +53,9 @@ func TestCommandLines(t *testing.T) {
 		"checkpoint show nothing",
 		"checkpoint reset penstock.yaml a/b c",
 		"version now",
+		"completion nope",
+		"completion nope --help",
+		"completion bash now",
 	} {
 		got := newProgram(newFake(), nil).try(t, strings.Fields(line)...)
 		out := got.out

@@ -72,20 +72,44 @@ func (d *document) shownColumn(line, column int) int {
 const leastHidden = 4
 
 // hide masks value in messages about d, unless it is shorter than leastHidden. For example, an
-// error of a component may quote a secret option.
+// error of a component may quote a secret option. A name of a component or option is not masked,
+// because messages list these names. Example: `auth: bearer`.
 func (d *document) hide(value string) {
-	if len(value) >= leastHidden {
+	if len(value) >= leastHidden && !d.isName(value) {
 		d.hidden = append(d.hidden, value)
 	}
 }
 
-// hideSecrets masks the values of secret keys in messages. It masks each word of a value
-// separately, because a message may break the lines of a value at other places than the file.
+// isName reports whether word is the name of a component or of one of its options.
+func (d *document) isName(word string) bool {
+	for component, keys := range d.options {
+		if word == component || slices.Contains(keys, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// hideWords masks each word of value in messages about d, because a message may break the lines of
+// a value at other places than the file.
+func (d *document) hideWords(value string) {
+	for _, word := range strings.Fields(value) {
+		d.hide(word)
+	}
+}
+
+// hidePart masks secret, which is a part of the value of n, in messages about d.
+func (d *document) hidePart(n *yaml.Node, secret string) {
+	d.hideWords(secret)
+	if _, rest := d.lineAt(n.Line, n.Column); !strings.Contains(rest, secret) {
+		d.maskQuoted(n) // n has escapes or several lines
+	}
+}
+
+// hideSecrets masks the values of secret keys in messages.
 func (d *document) hideSecrets(n *yaml.Node, secret bool) {
 	if n.Kind == yaml.ScalarNode && secret && !strings.Contains(n.Value, "${") {
-		for _, word := range strings.Fields(n.Value) {
-			d.hide(word)
-		}
+		d.hideWords(n.Value)
 		d.maskQuoted(n)
 	}
 	for i, c := range n.Content {
@@ -116,15 +140,17 @@ func (d *document) hideUnknown(key string) {
 	d.hideSecrets(d.tree, false)
 }
 
-// maskQuoted masks the further lines of a secret in quotes that extends over several lines.
-// Excerpts of the file show these lines. The function masked finds such lines only by their
-// indentation, which a text in quotes need not have.
+// maskQuoted masks a secret in quotes in excerpts of the file. The function masked misses a secret
+// if its key is written with escapes, and lines of it that are indented less than the key.
 func (d *document) maskQuoted(n *yaml.Node) {
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 		return
 	}
 	_, rest := d.lineAt(n.Line, n.Column)
 	all := quotedAll.FindString(strings.Join(append([]string{rest}, d.lines[n.Line:]...), "\n"))
+	if first, _, _ := strings.Cut(all, "\n"); first != "" {
+		d.shown[n.Line-1] = strings.ReplaceAll(d.shown[n.Line-1], first, stream.Masked)
+	}
 	for i := range strings.Count(all, "\n") {
 		d.shown[n.Line+i] = stream.Masked
 	}

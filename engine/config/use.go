@@ -295,7 +295,7 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	case oe.Key != "":
 		name = joinKey(name, oe.Key)
 	}
-	l.hide(oe.Secret)
+	l.hidePart(at, oe.Secret)
 	e := l.failAt(at.Line, at.Column+l.columnsTo(at, oe.At), "%s%s", name, text)
 	if oe.Word != "" {
 		e.Hint = didYouMean(oe.Word, oe.Known)

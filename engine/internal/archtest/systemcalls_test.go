@@ -29,7 +29,7 @@ var mayCallSystem = map[string]string{
 	"vfs/vfstest/hostile_linux.go":                 "FIFOs, devices and another user's permissions",
 	"engine/cli/cli.go":                            "names of signals",
 	"engine/internal/admin/client.go":              "names of errors",
-	"engine/internal/admin/disk_unix.go":           "free space of a disk",
+	"engine/kit/diskspace/free_unix.go":            "free space of a disk",
 	"engine/internal/deadletter/store.go":          "names of errors",
 	"engine/internal/pipeline/engine.go":           "names of errors",
 	"engine/internal/pipeline/since_boot_linux.go": "the clock that counts suspension",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/kit/diskspace"
 	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
@@ -31,7 +32,8 @@ func (e *Engine) Status() status.Status {
 func (e *Engine) statusWithoutTree() status.Status {
 	pipes := e.pipelines()
 	s := status.Status{
-		Version: 1, PID: os.Getpid(), Program: Version(), Seconds: e.elapsed().Seconds(), Free: admin.Free(e.cfg.State),
+		Version: 1, PID: os.Getpid(), Program: Version(), Seconds: e.elapsed().Seconds(),
+		Free:   diskspace.Free(e.cfg.State),
 		Routes: []status.Route{}, Sources: make([]status.Source, 0, len(pipes)),
 	}
 	for _, p := range pipes {

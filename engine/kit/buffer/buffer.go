@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/diskspace"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
@@ -47,6 +48,9 @@ const (
 	// settled (delivered, dead-lettered or dropped). At the same interval it determines the age of
 	// its oldest unsettled data, for the limit Options.Age.
 	purgeEvery = 200 * time.Millisecond
+	// leastFree is the number of free bytes below which the disk of Options.Dir counts as full. It
+	// equals the limit for the disk of the state directory.
+	leastFree = 16 << 20
 	// warnEvery is the least time between two log lines about the full buffer.
 	warnEvery = time.Minute
 )
@@ -62,7 +66,8 @@ type Buffer struct {
 	host    stream.SourceHost
 	in      *intake.Intake
 	open    func(context.Context) (Store, error)
-	opened  chan struct{} // closed when store and part are set, or when failed is set
+	free    func(dir string) int64 // free bytes on the disk of dir, or -1 if unknown
+	opened  chan struct{}          // closed when store and part are set, or when failed is set
 
 	mu       sync.Mutex // guards the fields below
 	store    Store
@@ -125,7 +130,7 @@ func newBuffer(o Options, io intake.Options, h stream.Host,
 		return nil, fmt.Errorf("host is a %T, want a stream.SourceHost", h)
 	}
 	b := &Buffer{
-		o: o, open: open, name: io.Name, objects: io.Objects, host: host,
+		o: o, open: open, free: diskspace.Free, name: io.Name, objects: io.Objects, host: host,
 		opened: make(chan struct{}), routes: make(map[string]*progress), changed: make(chan struct{}),
 	}
 	if b.open == nil {
@@ -453,6 +458,20 @@ func (b *Buffer) awaitRoom(ctx context.Context) error {
 func (b *Buffer) isFull(now time.Time) bool {
 	old := b.o.Age > 0 && !b.oldest.IsZero() && now.Sub(b.oldest) > b.o.Age
 	return old || b.bytes >= int64(b.o.Bytes) && b.settledBelow() <= b.last
+}
+
+var _ stream.RetryingSource = (*Buffer)(nil)
+
+// Failure implements stream.RetryingSource. It returns an error if the disk of the directory in the
+// options is full. If the directory is in the state directory, the engine checks the disk itself.
+func (b *Buffer) Failure() error {
+	if b.o.Dir == "" {
+		return nil
+	}
+	if n := b.free(b.o.Dir); n >= 0 && n < leastFree {
+		return fmt.Errorf("buffer %s: %d bytes are free on its file system", b.o.Dir, n)
+	}
+	return nil
 }
 
 // notify wakes the goroutines that wait for a change. The caller holds b.mu.

@@ -41,6 +41,11 @@ const (
 	// size of a connection's write buffer in this process: only the header is buffered
 	writeBuffer   = 4 << 10
 	keepAliveProb = 15 * time.Second // between probes of an idle connection
+	// An HTTP/2 connection without received frames for pingAfter is tested with a ping, and is
+	// closed if there is no reply within pingTimeout. Otherwise further requests would use a
+	// connection to a receiver that has vanished.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
 )
 
 // lane is the worker of one endpoint. It sends each batch as one request.

@@ -49,6 +49,9 @@ func newTransport(s *Sink, e *endpoint, secure *tls.Config) *nethttp.Transport {
 		Proxy:               proxy,
 		TLSHandshakeTimeout: s.o.ConnectTimeout,
 		ForceAttemptHTTP2:   true,
+		HTTP2: &nethttp.HTTP2Config{
+			SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
+		},
 		// the size limit of a response applies to the bytes as received
 		DisableCompression:     true,
 		MaxConnsPerHost:        inFlight,

@@ -36,6 +36,16 @@ func (s source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, 
 	return s.routes.Open(ctx, o)
 }
 
+var _ stream.RetryingSource = source{}
+
+// Failure implements stream.RetryingSource.
+func (s source) Failure() error {
+	if b, ok := s.routes.(stream.RetryingSource); ok {
+		return b.Failure()
+	}
+	return nil
+}
+
 // KeepsRequests implements stream.RequestSource. With a buffer, it returns zero values, because the
 // buffer stores all requests in one partition of its own. Without one, it returns the values of the
 // intake.

@@ -1,6 +1,7 @@
 //go:build linux || darwin
 
-package admin
+// Package diskspace reports the free space of disks.
+package diskspace
 
 import "syscall"
 

@@ -1,0 +1,36 @@
+package breaker
+
+import (
+	"context"
+	"fmt"
+	"testing"
+)
+
+// TestZeroValues checks that the zero values panic with the name of the constructor.
+func TestZeroValues(t *testing.T) {
+	for _, c := range []struct {
+		call func()
+		want string
+	}{
+		{func() { _, _ = new(Breaker).Allow() }, "breaker: zero Breaker; make one with breaker.New"},
+		{func() { _ = new(Breaker).Do(t.Context(), func(context.Context) error { return nil }) },
+			"breaker: zero Breaker; make one with breaker.New"},
+		{func() { new(Breaker).State() }, "breaker: zero Breaker; make one with breaker.New"},
+		{func() { _ = new(Breaker).Budget().Allow(t.Context()) },
+			"breaker: zero Breaker; make one with breaker.New"},
+		{func() { _ = new(Budget).Allow(t.Context()) },
+			"breaker: zero Budget; make one with Breaker.Budget"},
+		{func() { new(Circuit).Allow(0) }, "breaker: zero Circuit; make one with breaker.NewCircuit"},
+	} {
+		if got := panicOf(c.call); got != c.want {
+			t.Errorf("panic %q, want %q", got, c.want)
+		}
+	}
+	Call{}.Done(nil) // does nothing
+}
+
+func panicOf(call func()) (text string) {
+	defer func() { text = fmt.Sprint(recover()) }()
+	call()
+	return ""
+}
