@@ -113,6 +113,9 @@ func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 	c.lister.opened = true
 	r.opened = true
 	c.join(r)
+	if c.lister.first == 0 {
+		c.pace.listed = c.now() // Run leaves the first listing to r
+	}
 	return r
 }
 
