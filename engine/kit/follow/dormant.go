@@ -57,8 +57,9 @@ func (z *dormant) begin(r *Reader, m stream.Mark, id fileid.ID, p fileid.Fingerp
 	info := stat{Size: cmp.Or(p.Packed, p.At), ModTime: stamp(p.ModTime), Birth: stamp(id.Birth),
 		Dev: id.Dev, Ino: id.Ino}
 	d := z.table.byKey[id.Key()]
+	stored, ok := r.resume(m.Part.ID) // it also has the ranges that wait for a retry
 	switch {
-	case m.Finished == grows || !grows && !c.o.Keep:
+	case !ok, stored.Finished == grows || !grows && !c.o.Keep:
 		return false
 	case d != nil && d.text == m.Part.ID:
 		return true // joined compares it with m
@@ -69,7 +70,7 @@ func (z *dormant) begin(r *Reader, m stream.Mark, id fileid.ID, p fileid.Fingerp
 		return false
 	case c.lister.first > 0 || len(c.readers) > 1 || !id.Certain():
 		return false
-	case c.ids.get(m.Part.ID) != nil || len(c.ids.at(info)) > 0 || !r.isWhole(m.Part.ID, info):
+	case c.ids.get(m.Part.ID) != nil || len(c.ids.at(info)) > 0 || !isWhole(stored, p, info):
 		return false
 	case d != nil: // the inode was reused
 		z.reactivate(d)
