@@ -113,6 +113,9 @@ func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 	c.lister.opened = true
 	r.opened = true
 	c.join(r)
+	if c.lister.first == 0 {
+		c.pace.listed = c.now() // Run leaves the first listing to r
+	}
 	return r
 }
 
@@ -130,15 +133,18 @@ func (c *Catalogue) join(r *Reader) {
 		r.unsaved = maps.Clone(old.unsaved)
 		c.ids.mu.Unlock()
 	}
-	stored := c.store(r)
 	c.readers = append(c.readers, r)
+	known := len(c.dormant.table.byKey) > 0
+	stored := c.store(r)
 	c.wakes.add(r.wake)
 	c.pace.soon()
 	c.lister.searchStored = true
 	if r.first == 0 && c.lister.first > 0 {
 		r.first = c.table.scans
 	}
-	c.dormant.joined(r)
+	if known {
+		c.dormant.joined(r)
+	}
 	c.identify.claim(r, stored)
 	for _, f := range c.files() {
 		if f.entry == nil || f.entry.file != f || f.by(r) != nil { // gather may have moved its data
@@ -164,8 +170,8 @@ func (c *Catalogue) join(r *Reader) {
 	}
 }
 
-// store registers the marks (the stored progress) of a route. It returns the identities of the
-// files that they belong to, ordered by id.
+// store registers the marks (the stored progress) of a route, which is in c.readers already. It
+// returns the identities of the files that they belong to, ordered by id, except dormant ones.
 func (c *Catalogue) store(r *Reader) []*Entry {
 	var out []*Entry
 	if r.o.Known == nil {
@@ -174,8 +180,8 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 	defer r.reportUnsaved()
 	for m := range r.o.Known {
 		r.marked = true
-		given, moved, ok := c.placeOf(m)
-		if !ok || c.completions.rejoin(r, m) {
+		given, moved, fingerprint, ok := c.placeOf(m)
+		if !ok || c.completions.rejoin(r, m) || c.dormant.begin(r, m, moved, fingerprint) {
 			continue
 		}
 		r.forgets.stored[m.Part.ID] = true

@@ -1,10 +1,12 @@
 package follow
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // dormant follows the files that every route has delivered completely, according to its stored
@@ -25,10 +27,9 @@ func (z *dormant) see(s Listed, info stat) bool {
 		return false
 	}
 	d := z.table.byKey[keyOf(info)]
-	if d == nil {
-		return c.lister.first == 0 && z.isDormantAlready(s, info)
-	}
 	switch {
+	case d == nil:
+		return false
 	case d.birth != info.Birth, d.size != info.Size, d.modTime != info.ModTime:
 		z.reactivate(d)
 		return false
@@ -37,32 +38,44 @@ func (z *dormant) see(s Listed, info stat) bool {
 		// of it. The end of the listing shows which: if the old label was listed as well, s is a
 		// hard link.
 		return false
+	case c.strategy.grows():
+		d.dir, d.nameLen = s.Dir, int32(len(s.Name))
 	}
 	d.scan = c.table.scans
 	return true
 }
 
-// isDormantAlready makes a completely delivered file of an earlier run a dormant file at once, and
-// reports whether it did.
-func (z *dormant) isDormantAlready(s Listed, info stat) bool {
-	c := z.c
-	e := c.identify.recallable(info)
-	if e == nil || e.file != nil {
+// begin reports whether the file of m, stored progress of a newly joined route r, needs no identity
+// because it is dormant. The parameter id has the inode and the birth time of the file, and p is the
+// stored fingerprint.
+//
+// Before the first listing, begin makes the file dormant if r has delivered all of it according to m.
+// So most files need no identity at startup. A file gets its identity after all if the listing does
+// not have it unchanged, or if another route has not delivered all of it.
+func (z *dormant) begin(r *Reader, m stream.Mark, id fileid.ID, p fileid.Fingerprint) bool {
+	c, grows := z.c, z.c.strategy.grows()
+	info := stat{Size: cmp.Or(p.Packed, p.At), ModTime: stamp(p.ModTime), Birth: stamp(id.Birth),
+		Dev: id.Dev, Ino: id.Ino}
+	d := z.table.byKey[id.Key()]
+	stored, ok := r.resume(m.Part.ID) // it also has the ranges that wait for a retry
+	switch {
+	case !ok, stored.Finished == grows || !grows && !c.o.Keep:
 		return false
-	}
-	for _, m := range c.identify.marks(e) {
-		if grows := c.strategy.grows(); grows && (m.mark.Finished || m.mark.Part.Name != s.Label) ||
-			!grows && !m.mark.Finished {
-			return false
+	case d != nil && d.text == m.Part.ID:
+		return true // joined compares it with m
+	case d != nil && d.birth >= info.Birth: // the inode was reused, or the file has two ids
+		if d.birth == info.Birth || id.Birth == 0 {
+			z.reactivate(d)
 		}
+		return false
+	case c.lister.first > 0 || len(c.readers) > 1 || !id.Certain():
+		return false
+	case c.ids.get(m.Part.ID) != nil || len(c.ids.at(info)) > 0 || !isWhole(stored, p, info):
+		return false
+	case d != nil: // the inode was reused
+		z.reactivate(d)
 	}
-	text := e.text
-	c.ids.noteDormant(e)
-	c.ids.drop(e)
-	for _, r := range c.readers {
-		delete(r.forgets.stored, text)
-	}
-	z.add(s, text, info, c.table.scans)
+	z.add(Listed{Label: m.Part.Name}, m.Part.ID, info, 0)
 	return true
 }
 
@@ -89,7 +102,7 @@ func (z *dormant) reactivate(d *dormantFile) {
 			continue
 		}
 		m.Part.ID = text
-		if given, now, ok := c.placeOf(m); ok {
+		if given, now, _, ok := c.placeOf(m); ok {
 			e = c.ids.store(given, now, text, m.Part.Name)
 			r.forgets.stored[text] = true
 		}
@@ -145,14 +158,15 @@ func (z *dormant) reactivateRelated(label string) {
 	}
 }
 
-// joined follows those dormant files (which are only listed until they change) again that a newly
-// joined route has not delivered completely.
+// joined ends the dormancy of those files that a newly joined route has not delivered completely, or
+// has read in another inode.
 func (z *dormant) joined(r *Reader) {
+	c := z.c
 	isUnread := func(d *dormantFile) bool {
-		return !r.isWhole(d.text, stat{Size: d.size, ModTime: d.modTime})
+		return !r.isWhole(d.text, stat{Size: d.size, ModTime: d.modTime}) || c.ids.get(d.text) != nil
 	}
 	for _, d := range z.table.matching(isUnread) {
-		if z.c.strategy.grows() {
+		if c.strategy.grows() && c.lister.first > 0 {
 			z.followAgain(d)
 		} else {
 			z.reactivate(d) // the next listing finds it

@@ -170,6 +170,13 @@ func (s *identities) drop(e *Entry) {
 	}
 }
 
+// isEmpty reports whether no known identity exists.
+func (s *identities) isEmpty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byKey) == 0
+}
+
 // get returns the identity with a text, nil if there is none.
 func (s *identities) get(text string) *Entry {
 	s.mu.Lock()

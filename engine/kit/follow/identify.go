@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"io"
 	"slices"
 
@@ -299,16 +300,14 @@ func (n *identifier) isWhole(text string, info stat) bool {
 
 func (r *Reader) isWhole(text string, info stat) bool {
 	m, ok := r.resume(text)
-	if !ok || len(m.Above) > 0 {
-		return false
-	}
-	fingerprint := fingerprintOf(m)
-	all := fingerprint.At == info.Size
-	if fingerprint.Packed > 0 {
-		all = fingerprint.Packed == info.Size
-	}
-	all = all && m.Watermark.Num == fingerprint.At
-	return all && fingerprint.ModTime != 0 && fingerprint.ModTime == int64(info.ModTime)
+	return ok && isWhole(m, fingerprintOf(m), info)
+}
+
+// isWhole reports whether all of a file with this stat was delivered according to m, which has the
+// given fingerprint.
+func isWhole(m stream.Mark, p fileid.Fingerprint, info stat) bool {
+	return len(m.Above) == 0 && m.Watermark.Num == p.At && cmp.Or(p.Packed, p.At) == info.Size &&
+		p.ModTime != 0 && p.ModTime == int64(info.ModTime)
 }
 
 // recogniseKnown recognises the files of earlier runs. It does so before new files are identified,

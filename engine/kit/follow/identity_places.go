@@ -72,15 +72,18 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 }
 
 // placeOf returns two ids for stored progress: the id that the file got first, and the same id with
-// the inode that has the data now. They differ if the data is in another file, such as a copy.
-func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
+// the inode that has the data now. They differ if the data is in another file, such as a copy. It
+// also returns the stored fingerprint, which is empty if it is invalid.
+func (c *Catalogue) placeOf(m stream.Mark) (
+	given, now fileid.ID, fingerprint fileid.Fingerprint, ok bool,
+) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {
 		c.log.Warn("the checkpoint has a partition that is no file; it is ignored", "partition",
 			m.Part.ID, "error", err)
-		return id, id, false
+		return id, id, fingerprint, false
 	}
-	fingerprint, err := fileid.ParseFingerprint(m.Metadata)
+	fingerprint, err = fileid.ParseFingerprint(m.Metadata)
 	if err != nil {
 		c.log.Warn("the checkpoint has a note that cannot be read; the file is known by its "+
 			"id alone", "file", m.Part.Name, "error", err)
@@ -90,7 +93,7 @@ func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 		now.Dev, now.Ino = fingerprint.Moved.Dev, fingerprint.Moved.Ino
 		now.Birth = fingerprint.MovedBirth
 	}
-	return id, now, true
+	return id, now, fingerprint, true
 }
 
 // withoutFile returns the identities of stored progress that have no file, or only one that awaits

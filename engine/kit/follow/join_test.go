@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -417,6 +418,38 @@ func TestRestoredFileIsListedBeforeTheRoutesOpen(t *testing.T) {
 		d.put(t, "a.log", "4 four\n")
 		turns(t, 10, time.Second, a2, b2)
 		wantLines(t, d, a2, b2, "4 four")
+		stop(t, a2, b2)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNewRouteMakesTheFirstListing checks that Run does not list the files just after a route has
+// opened, because the route is about to list them itself.
+func TestNewRouteMakesTheFirstListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := earlierRun(t)
+		s := d.set(follow.Growing{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		time.Sleep(900 * time.Millisecond) // Run is due after one second
+		var listed atomic.Int64
+		d.step = func() { listed.Add(1) }
+		a2 := d.open(s, "a", a.marks)
+		time.Sleep(200 * time.Millisecond)
+		if listed.Load() > 0 {
+			t.Error("Run has listed the files before the route could do so")
+		}
+		time.Sleep(2 * time.Second)
+		if listed.Load() == 0 {
+			t.Error("Run does not list the files although the route does not read")
+		}
+		b2 := d.open(s, "b", b.marks)
+		turns(t, 2, 3*time.Second, a2, b2)
+		wantLines(t, d, a2, b2)
 		stop(t, a2, b2)
 		cancel()
 		if err := <-ended; err != nil {

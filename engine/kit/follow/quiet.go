@@ -138,6 +138,7 @@ func (q *quiet) sealed(cur *cursor) {
 func (q *quiet) listed(time.Duration) {
 	if q.c.lister.searchStored {
 		q.c.lister.searchStored = false
+		q.c.dormant.missed()
 		q.c.renumber()
 		q.relocate()
 	}

@@ -80,7 +80,7 @@ func (r *Reader) appendRanges(b *stream.Batch, p stream.Partition, ranges []stre
 func (r *Reader) finishedFile(p stream.Partition) (f *file, id fileid.ID) {
 	m, _ := r.resume(p.ID)
 	m.Part = p
-	_, id, ok := r.c.placeOf(m)
+	_, id, _, ok := r.c.placeOf(m)
 	if !ok {
 		return nil, id
 	}

@@ -180,7 +180,7 @@ func (a *watched) recheck(now time.Duration) {
 // findGrown looks, once at the start, for finished files that have grown since the last run.
 func (a *watched) findGrown() {
 	c := a.c
-	if !slices.ContainsFunc(c.readers, func(r *Reader) bool { return r.marked }) {
+	if c.ids.isEmpty() { // no finished file has progress
 		return
 	}
 	err := c.place.Finished(func(s Listed) {
