@@ -7,9 +7,11 @@
 package status
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -232,6 +234,7 @@ type Worker struct {
 	Throttled     uint64  `json:"throttled"`
 	Late          uint64  `json:"late"` // responses after the time Timeout
 	Misconfigured bool    `json:"misconfigured"`
+	LastFault     string  `json:"last_fault,omitempty"` // latest failure of the worker
 	// Rate limits the attempts per second after a 429 response. Zero means no limit.
 	Rate float64 `json:"rate_per_second,omitempty"`
 }
@@ -312,7 +315,8 @@ func problems(r *Route) (out []string) {
 		// only if data waits.
 		if w.Misconfigured && r.InFlight+r.Waiting > 0 {
 			out = append(out,
-				fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name, r.LastFault))
+				fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name,
+					strings.TrimPrefix(cmp.Or(w.LastFault, r.LastFault), "misconfigured: ")))
 		}
 	}
 	if quiet := time.Duration(r.QuietSeconds * float64(time.Second)); quiet >= StallAfter {

@@ -181,6 +181,14 @@ func TestReady(t *testing.T) {
 			"misconfigured", "access/main: worker http://a/ is misconfigured: 401",
 			func(s *status.Status) { s.Routes[0].Workers[0].Misconfigured, s.Routes[0].LastFault = true, "401" },
 		},
+		{
+			"reason of the worker", "access/main: worker http://a/ is misconfigured: POST: 401",
+			func(s *status.Status) {
+				s.Routes[0].LastFault = "http://b/: misconfigured: POST: 404"
+				w := &s.Routes[0].Workers[0]
+				w.Misconfigured, w.LastFault = true, "misconfigured: POST: 401"
+			},
+		},
 		{"full disk", "disk: 1000 bytes are free on the file system of the state directory",
 			func(s *status.Status) { s.Free = 1000 }},
 		{"unknown disk", "", func(s *status.Status) { s.Free = -1 }},

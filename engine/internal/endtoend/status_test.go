@@ -118,6 +118,18 @@ func scrape(t *testing.T, url string) func(name string) float64 {
 	}
 }
 
+// checkReasons checks the text of /readyz: the reason of a worker must have the URL of this worker.
+func checkReasons(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		worker, reason, found := strings.Cut(line, " is misconfigured: ")
+		_, url, _ := strings.Cut(worker, ": worker ")
+		if found && !strings.HasPrefix(reason, "POST "+url+": ") {
+			t.Errorf("the reason is not one of worker %s: %s", url, reason)
+		}
+	}
+}
+
 // TestStatusOfAProcess checks that the metrics of a running process add up, and that the process
 // shows readiness and the state of each worker. While the receiver refuses the token, the process
 // must not be ready, and must settle no record. It recovers when the receiver accepts the token
@@ -153,6 +165,7 @@ pipelines:
 	if !strings.Contains(text, " is misconfigured: ") || !strings.Contains(text, "401") {
 		t.Errorf("not ready because: %s", text)
 	}
+	checkReasons(t, text)
 	out, err := exec.Command(programOf(t), "status", "--json", config).Output()
 	var status struct {
 		Ready  bool

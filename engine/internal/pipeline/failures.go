@@ -115,6 +115,16 @@ func (f *failures) latest() string {
 	return f.last
 }
 
+// latestOf returns the latest failure of a worker, without its name. It returns "" if there is none.
+func (f *failures) latestOf(worker string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seen := f.by[worker]; seen != nil {
+		return seen.text
+	}
+	return ""
+}
+
 // firstLine returns the first line of an error, without a stack trace. For nil it returns "".
 func firstLine(err error) string {
 	if err == nil {

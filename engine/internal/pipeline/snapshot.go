@@ -52,6 +52,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 		for i := range now.Lanes {
 			w := explain.WorkerStatus(names[now.Lanes[i].Lane], &now.Lanes[i])
 			w.Reason = stream.MaskURLs(w.Reason)
+			w.LastFault = r.failures.latestOf(w.Name)
 			if w.Gate == "none" && r.reader.budget.exhausted() {
 				w.Gate = "memory"
 			}

@@ -7,8 +7,8 @@ import (
 )
 
 // Listener limits the number of open connections of another listener. When the limit is reached and
-// a new connection arrives, it closes the connection that has been idle for the longest time. If no
-// connection is idle, Accept waits.
+// a new connection arrives, it closes the connection that has been idle for the longest time, or
+// calls its function [Conn.OnReplace]. If no connection is idle, Accept waits.
 type Listener struct {
 	net.Listener
 	closed chan struct{}
@@ -16,8 +16,9 @@ type Listener struct {
 	room   chan struct{} // one token for each open connection
 	idled  chan struct{} // receives a value when a connection becomes idle
 
-	mu   sync.Mutex // guards idle
-	idle *list.List // idle *Conn, the longest idle first
+	mu      sync.Mutex // guards the fields below
+	idle    *list.List // idle *Conn, the longest idle first
+	leaving *Conn      // its function OnReplace was called, and it is neither closed nor in use yet
 }
 
 // Limit returns a Listener with at most most connections.
@@ -33,6 +34,7 @@ type Conn struct {
 	net.Conn
 	l      *Listener
 	once   sync.Once
+	leave  func()        // see OnReplace
 	at     *list.Element // its element in Listener.idle; guarded by the listener's mu
 	closed bool          // Close was called; guarded by the listener's mu
 }
@@ -61,21 +63,34 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// closeIdle closes the connection that has been idle longest.
+// closeIdle closes the connection that has been idle longest. It does nothing while a connection is
+// leaving.
 func (l *Listener) closeIdle() {
 	l.mu.Lock()
 	front := l.idle.Front()
-	var c *Conn
-	if front != nil {
-		c = front.Value.(*Conn)
-		l.idle.Remove(front)
-		c.at = nil
+	if front == nil || l.leaving != nil {
+		l.mu.Unlock()
+		return
+	}
+	c := front.Value.(*Conn)
+	l.idle.Remove(front)
+	c.at = nil
+	if c.leave != nil {
+		l.leaving = c
 	}
 	l.mu.Unlock()
-	if c != nil {
-		_ = c.Close() // nothing is lost: it was idle
+	if c.leave != nil {
+		c.leave()
+		return
 	}
+	_ = c.Close() // nothing is lost: it was idle
 }
+
+// OnReplace sets a function that is called, instead of Close, when a new connection needs the place
+// of this idle one. The function must not block. Afterwards the owner must soon close the
+// connection. If data has arrived, the owner keeps it by a call of SetIdle instead. Call OnReplace
+// before SetIdle.
+func (c *Conn) OnReplace(leave func()) { c.leave = leave }
 
 // SetIdle sets whether the connection is idle. An idle connection may be closed to accept another
 // one. After Close, SetIdle has no effect.
@@ -83,16 +98,23 @@ func (c *Conn) SetIdle(idle bool) {
 	l := c.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	stays := l.leaving == c
+	if stays {
+		l.leaving = nil
+	}
 	switch {
 	case idle && c.at == nil && !c.closed:
 		c.at = l.idle.PushBack(c)
+		stays = true
+	case !idle && c.at != nil:
+		l.idle.Remove(c.at)
+		c.at = nil
+	}
+	if stays { // Accept may close an idle connection now
 		select {
 		case l.idled <- struct{}{}:
 		default:
 		}
-	case !idle && c.at != nil:
-		l.idle.Remove(c.at)
-		c.at = nil
 	}
 }
 

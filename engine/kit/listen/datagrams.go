@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -41,12 +39,18 @@ type Datagrams struct {
 	// Bound is called with the address of the socket when the socket is open. Nil means no call.
 	Bound func(net.Addr)
 
-	mu      sync.Mutex // guards the fields below
-	pending []datagram
-	bytes   int
-	dropped drops
-	failed  failures
-	more    chan struct{} // buffer of 1; receives a value when pending is not empty
+	more chan struct{} // buffer of 1; receives a value when pending is not empty
+	// systemDrops returns the number of datagrams that the system has dropped at a socket. Tests
+	// replace it. Nil means the function systemDrops.
+	systemDrops func(local *net.UDPAddr) int64
+
+	mu       sync.Mutex // guards the fields below
+	pending  []datagram
+	bytes    int
+	dropped  drops
+	failed   failures
+	bySystem int64         // drops of the system that were counted
+	emptied  chan struct{} // closed when receive has emptied the socket; nil if it need not
 }
 
 type datagram struct {
@@ -63,6 +67,9 @@ type failures struct {
 // Run receives datagrams until ctx is done.
 func (d *Datagrams) Run(ctx context.Context) error {
 	d.more = make(chan struct{}, 1)
+	if d.systemDrops == nil {
+		d.systemDrops = systemDrops
+	}
 	c, err := net.ListenPacket(d.Network, d.Address)
 	if d.Network == "unixgram" && errors.Is(err, syscall.EADDRINUSE) &&
 		removeStale(d.Network, d.Address) {
@@ -80,9 +87,10 @@ func (d *Datagrams) Run(ctx context.Context) error {
 	d.Host.Log().Info("listening", "network", d.Network, "address", c.LocalAddr().String())
 	group := supervise.NewGroup(ctx)
 	group.Go("receive", func(context.Context) error { return d.receive(c) })
-	group.Go("submit", d.submit)
+	group.Go("submit", func(ctx context.Context) error { return d.submit(ctx, c) })
 	group.Go("drops", func(ctx context.Context) error { return d.watchDrops(ctx, c.LocalAddr()) })
 	<-group.Context().Done()
+	d.countSystemDrops(c.LocalAddr()) // the system forgets them when the socket is closed
 	closed := c.Close()
 	if d.Network == "unixgram" {
 		_ = os.Remove(d.Address) // net does not remove this kind of socket
@@ -97,32 +105,79 @@ func (d *Datagrams) Run(ctx context.Context) error {
 
 // receive reads datagrams until the socket is closed. It never waits for room in the intake.
 func (d *Datagrams) receive(c net.PacketConn) error {
-	most := maxDatagram
-	if d.Network == "unixgram" {
-		most = max(most, d.MaxRecord)
-	}
-	buf := make([]byte, most+1) // ReadFrom truncates a longer datagram without an error
+	buf := make([]byte, d.longest()+1) // ReadFrom truncates a longer datagram without an error
 	for {
-		n, from, err := c.ReadFrom(buf)
-		if errors.Is(err, net.ErrClosed) {
+		switch _, err := d.receiveOne(c, buf); {
+		case errors.Is(err, net.ErrClosed):
 			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			d.receiveRest(c, buf)
 		}
-		if err == nil && n > most {
-			err = fmt.Errorf("it has more than %d bytes; raise max_record", most)
+	}
+}
+
+// longest returns the maximum length of a datagram.
+func (d *Datagrams) longest() int {
+	if d.Network == "unixgram" {
+		return max(maxDatagram, d.MaxRecord)
+	}
+	return maxDatagram
+}
+
+// receiveOne receives a datagram and keeps it. It counts a datagram that cannot be received. The
+// error is net.ErrClosed, os.ErrDeadlineExceeded or nil.
+func (d *Datagrams) receiveOne(c net.PacketConn, buf []byte) (n int, err error) {
+	n, from, err := c.ReadFrom(buf)
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, err
+	}
+	if most := d.longest(); err == nil && n > most {
+		err = fmt.Errorf("it has more than %d bytes; raise max_record", most)
+	}
+	if err != nil {
+		d.Host.Count("datagrams_failed", 1)
+		d.mu.Lock()
+		d.failed.total++
+		d.failed.last = err
+		d.mu.Unlock()
+		return n, nil
+	}
+	peer := ""
+	if u, ok := from.(*net.UDPAddr); ok {
+		peer = u.IP.String()
+	}
+	d.keep(buf[:n], peer)
+	return n, nil
+}
+
+// empty makes receive read the datagrams that the system has already received, within the limits
+// of lastReads. The returned channel is closed afterwards.
+func (d *Datagrams) empty(c net.PacketConn) (emptied <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.emptied = make(chan struct{})
+	_ = c.SetReadDeadline(past) // the running read returns, even if the socket is closed
+	return d.emptied
+}
+
+// receiveRest does what empty has asked for.
+func (d *Datagrams) receiveRest(c net.PacketConn, buf []byte) {
+	var last lastReads
+	for {
+		begun := time.Now()
+		_ = c.SetReadDeadline(last.deadline(begun))
+		n, err := d.receiveOne(c, buf)
+		last.add(n, time.Since(begun))
+		if errors.Is(err, net.ErrClosed) || last.ended() {
+			break
 		}
-		if err != nil {
-			d.Host.Count("datagrams_failed", 1)
-			d.mu.Lock()
-			d.failed.total++
-			d.failed.last = err
-			d.mu.Unlock()
-			continue
-		}
-		peer := ""
-		if u, ok := from.(*net.UDPAddr); ok {
-			peer = u.IP.String()
-		}
-		d.keep(buf[:n], peer)
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.emptied != nil {
+		close(d.emptied)
+		d.emptied = nil
 	}
 }
 
@@ -173,27 +228,30 @@ func (d *Datagrams) reportDrops() {
 }
 
 // submit submits received datagrams to the intake until ctx is done. When the intake drains, it
-// still submits the datagrams received before.
-func (d *Datagrams) submit(ctx context.Context) error {
+// still submits those that the system has already received.
+func (d *Datagrams) submit(ctx context.Context, c net.PacketConn) error {
 	for {
 		if d.Intake.Accepting(ctx) != nil {
 			return nil
 		}
-		d.submitUntilDrain(ctx)
+		d.submitUntilDrain(ctx, c)
 		if ctx.Err() != nil {
 			return nil
 		}
 	}
 }
 
-func (d *Datagrams) submitUntilDrain(ctx context.Context) {
+func (d *Datagrams) submitUntilDrain(ctx context.Context, c net.PacketConn) {
 	defer d.Intake.Producer()()
-	for {
-		draining := false
+	draining := d.Intake.Draining()
+	var emptied <-chan struct{}
+	for last := false; !last; {
 		select {
 		case <-d.more:
-		case <-d.Intake.Draining():
-			draining = true
+		case <-draining:
+			draining, emptied = nil, d.empty(c)
+		case <-emptied:
+			last = true
 		case <-ctx.Done():
 			return
 		}
@@ -205,32 +263,19 @@ func (d *Datagrams) submitUntilDrain(ctx context.Context) {
 		for _, p := range pending {
 			d.Record(&out, p.data, p.peer)
 		}
-		if out.Len() > 0 && d.Intake.Add(ctx, out) != nil || draining {
+		if out.Len() > 0 && d.Intake.Add(ctx, out) != nil {
 			return
 		}
 	}
 }
 
-// watchDrops logs dropped datagrams. It also counts the datagrams that the system has dropped
-// because the receive buffer of the socket was full. The system reports these only on Linux and for
-// UDP.
+// watchDrops counts and logs dropped datagrams each second until ctx is done.
 func (d *Datagrams) watchDrops(ctx context.Context, local net.Addr) error {
-	u, ok := local.(*net.UDPAddr)
 	tick := time.NewTicker(dropsEvery)
 	defer tick.Stop()
-	before := int64(0)
 	for {
 		d.reportDrops()
-		now := before
-		if ok {
-			now = systemDrops(u.Port)
-		}
-		if now > before {
-			d.Host.Count("datagrams_dropped", now-before)
-			d.Host.Log().Warn("the system dropped datagrams: its receive buffer was full",
-				"datagrams", now-before)
-			before = now
-		}
+		d.countSystemDrops(local)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -239,22 +284,22 @@ func (d *Datagrams) watchDrops(ctx context.Context, local net.Addr) error {
 	}
 }
 
-// systemDrops returns the number of datagrams that Linux has dropped at a UDP port. On other
-// systems it returns 0.
-func systemDrops(port int) (drops int64) {
-	suffix := fmt.Sprintf(":%04X", port)
-	for _, path := range []string{"/proc/net/udp", "/proc/net/udp6"} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			if len(f) >= 13 && strings.HasSuffix(f[1], suffix) {
-				n, _ := strconv.ParseInt(f[len(f)-1], 10, 64)
-				drops += n
-			}
-		}
+// countSystemDrops counts and logs the datagrams that the system has dropped since the last call,
+// because the receive buffer of the socket was full. The system reports them only on Linux and for
+// UDP.
+func (d *Datagrams) countSystemDrops(local net.Addr) {
+	u, ok := local.(*net.UDPAddr)
+	if !ok {
+		return
 	}
-	return drops
+	total := d.systemDrops(u)
+	d.mu.Lock()
+	added := total - d.bySystem
+	d.bySystem = max(d.bySystem, total)
+	d.mu.Unlock()
+	if added > 0 {
+		d.Host.Count("datagrams_dropped", added)
+		d.Host.Log().Warn("the system dropped datagrams: its receive buffer was full",
+			"datagrams", added)
+	}
 }

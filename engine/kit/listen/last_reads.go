@@ -9,10 +9,12 @@ import "time"
 // data for it. The sender believes that this data has arrived, and does not send it again, so the
 // source must read it. But the source must not read forever if the sender keeps sending. A
 // connection gets no more reads once its reads have returned lastBytes or have taken lastTime in
-// total, or once a read has got no data within lastWait.
+// total. The reads also end when two of them in a row have got no data within lastWait. A single
+// one proves nothing: the process may have been suspended until the deadline had passed.
 type lastReads struct {
 	bytes int
 	spent time.Duration
+	empty int // reads without data since the last one with data
 }
 
 const (
@@ -31,11 +33,18 @@ func (l *lastReads) deadline(now time.Time) time.Time {
 	return now.Add(lastWait)
 }
 
-// ended reports whether a limit is reached.
-func (l *lastReads) ended() bool { return l.bytes >= lastBytes || l.spent >= lastTime }
+// ended reports whether no more reads are allowed.
+func (l *lastReads) ended() bool { return l.isExhausted() || l.empty >= 2 }
+
+// isExhausted reports whether more data may have arrived than the reads may return.
+func (l *lastReads) isExhausted() bool { return l.bytes >= lastBytes || l.spent >= lastTime }
 
 // add counts a read of n bytes that took the given time.
 func (l *lastReads) add(n int, took time.Duration) {
 	l.bytes += n
 	l.spent += took
+	l.empty++
+	if n > 0 {
+		l.empty = 0
+	}
 }

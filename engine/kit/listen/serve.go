@@ -35,10 +35,12 @@ const handshakeTime = 10 * time.Second
 //   - The handshake fails, the connection ends, or its data is malformed.
 //   - No data arrives for s.IdleTime, or a record stays incomplete for this time.
 //   - The intake drains, and no more reads are allowed (see lastReads).
+//   - A new connection needs the place of this one, for which no data has arrived.
 //   - The source stops.
 //
-// Before the handshake, and before a read if it has no part of a record, pump calls evict(true).
-// The connection may then be closed to accept another one. Afterwards pump calls evict(false).
+// Before the handshake, and before an ordinary read if it has no part of a record, pump calls
+// evict(true). Another connection may then take the place of this one (see Streams.check). After
+// the handshake, and when data has arrived, pump calls evict(false).
 func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	h, peer := s.Host, peerOf(c)
 	f := s.Framer(peer)
@@ -46,19 +48,23 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	// A client that connects again and again must not delay the drain.
 	last := lastReads{spent: s.drainedFor()}
 	evict(true)
-	secure := s.handshake(ctx, c, &last)
-	evict(false)
-	if !secure {
+	if !s.handshake(ctx, c, &last) {
 		return
 	}
+	evict(false)
 	until := time.Now().Add(s.IdleTime)
 	for {
-		drains := s.setReadDeadline(c, until, &last)
+		kind := s.setReadDeadline(c, until, &last)
 		before, begun := f.Pending(), time.Now()
-		evict(before == 0)
+		if kind == ordinaryRead {
+			evict(before == 0)
+		}
 		n, err := c.Read(f.Space())
-		evict(false)
-		if drains {
+		if n > 0 {
+			s.keep(c)
+			evict(false)
+		}
+		if kind != ordinaryRead {
 			last.add(n, time.Since(begun))
 		}
 		records, wrong := f.Frame(n)
@@ -77,13 +83,14 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 				wrong)
 			return
 		case err == nil:
-		case !drains && errors.Is(err, os.ErrDeadlineExceeded) && s.isDraining():
-			// the drain has interrupted this read
+		case kind == ordinaryRead && errors.Is(err, os.ErrDeadlineExceeded) && s.isInterrupted(c):
+			// the next read gets the data that has arrived
+		case kind != ordinaryRead && errors.Is(err, os.ErrDeadlineExceeded) && !last.ended():
 		case errors.Is(err, io.EOF):
 			_ = s.Intake.Add(ctx, f.Rest()) // this fails only when the source stops
 			return
 		default:
-			if drains && last.ended() {
+			if kind == drainRead && last.isExhausted() {
 				h.Log().Warn("connection closed by a stop while its client was sending",
 					"peer", peer)
 			}
@@ -92,7 +99,7 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 				h.Log().Warn("connection closed inside a record", "peer", peer,
 					"bytes", rest, "error", err)
 			}
-			if errors.Is(err, os.ErrDeadlineExceeded) && !s.Intake.IsDraining() {
+			if errors.Is(err, os.ErrDeadlineExceeded) && kind == ordinaryRead {
 				h.Count("connections_timed_out", 1)
 			}
 			return
@@ -113,7 +120,7 @@ func (s *Streams) handshake(ctx context.Context, c net.Conn, last *lastReads) bo
 	case err == nil:
 		return true
 	case errors.Is(err, io.EOF): // such as the check of a load balancer
-	case errors.Is(err, net.ErrClosed), s.isDraining(), ctx.Err() != nil: // closed here
+	case errors.Is(err, net.ErrClosed), s.isInterrupted(c), ctx.Err() != nil: // closed here
 	default:
 		s.Host.Count("handshakes_failed", 1)
 		s.Host.Log().Warn("connection closed: TLS handshake failed", "peer", peerOf(c), "error",

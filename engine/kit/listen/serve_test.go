@@ -92,7 +92,7 @@ func TestAcceptedAtStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		client, server := net.Pipe()
-		s := &Streams{Intake: in, Host: h, IdleTime: time.Hour, open: make(map[net.Conn]struct{}),
+		s := &Streams{Intake: in, Host: h, IdleTime: time.Hour, open: make(map[net.Conn]bool),
 			Framer: func(string) Framer { return new(endless) }}
 		s.closeAll()
 		s.add(server)
@@ -128,7 +128,7 @@ func TestSlowDrain(t *testing.T) {
 		s := &Streams{Intake: in, Host: h, IdleTime: time.Hour, Framer: func(string) Framer {
 			return &lines{intake.NewCutter(100, '\n', 0)}
 		}}
-		s.open = map[net.Conn]struct{}{server: {}}
+		s.open = map[net.Conn]bool{server: false}
 		read := make(chan struct{})
 		go func() {
 			defer close(read)

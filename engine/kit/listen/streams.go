@@ -31,8 +31,8 @@ type Streams struct {
 	// Bound is called with the address of the socket when the socket is open. Nil means no call.
 	Bound func(net.Addr)
 
-	mu     sync.Mutex // guards the fields below
-	open   map[net.Conn]struct{}
+	mu     sync.Mutex        // guards the fields below
+	open   map[net.Conn]bool // the value reports whether a new connection needs the place
 	drain  bool
 	since  time.Time // begin of the drain
 	closed bool      // closeAll was called
@@ -40,7 +40,7 @@ type Streams struct {
 
 // Run accepts connections until ctx is done.
 func (s *Streams) Run(ctx context.Context) error {
-	s.open = make(map[net.Conn]struct{})
+	s.open = make(map[net.Conn]bool)
 	inner, err := s.listen()
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -132,6 +132,7 @@ func (s *Streams) accept(ctx context.Context, group *supervise.Group, l *Listene
 		if s.TLS != nil {
 			c = tls.Server(c, s.TLS)
 		}
+		limited.OnReplace(func() { s.check(c) })
 		s.add(c)
 		group.Go("connection", func(ctx context.Context) error {
 			defer s.remove(c)
@@ -144,7 +145,7 @@ func (s *Streams) accept(ctx context.Context, group *supervise.Group, l *Listene
 func (s *Streams) add(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[c] = struct{}{}
+	s.open[c] = false
 	switch {
 	case s.closed: // accepted just before the listener was closed
 		_ = c.Close() // its read returns
@@ -164,16 +165,57 @@ func (s *Streams) remove(c net.Conn) {
 	delete(s.open, c)
 }
 
-// setReadDeadline sets the deadline of the next read from c to t, and returns false. While the
-// intake drains, it calls last.deadline, sets that deadline instead, and returns true.
-func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) (drains bool) {
+// readKind is the purpose of a read from a connection.
+type readKind uint8
+
+const (
+	// ordinaryRead waits for data until the connection times out.
+	ordinaryRead readKind = iota
+	// drainRead gets data that the system has received before a drain (see lastReads).
+	drainRead
+	// checkRead gets data that the system has received for an idle connection, whose place a new
+	// one needs. If there is none, the connection is closed.
+	checkRead
+)
+
+// setReadDeadline sets the deadline of the next read from c, and returns the kind of this read. The
+// deadline is t for an ordinary read, and last.deadline for a read of another kind.
+func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) readKind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.drain {
+	kind := ordinaryRead
+	switch {
+	case s.drain:
+		kind = drainRead
+	case s.open[c]:
+		kind = checkRead
+	}
+	if kind != ordinaryRead {
 		t = last.deadline(time.Now())
 	}
 	_ = c.SetReadDeadline(t) // if the connection is closed, the next read fails
-	return s.drain
+	return kind
+}
+
+// check makes the running read from an idle connection return at once. The next read is a
+// checkRead.
+func (s *Streams) check(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, open := s.open[c]; !open || s.drain { // during a drain it is closed soon
+		return
+	}
+	s.open[c] = true
+	_ = c.SetReadDeadline(past)
+}
+
+// keep ends the check of a connection that has got data.
+func (s *Streams) keep(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[c] {
+		s.open[c] = false
+	}
 }
 
 // setDraining(true) makes the running reads from all connections return at once. The next reads
@@ -200,10 +242,11 @@ func (s *Streams) drainedFor() time.Duration {
 	return time.Since(s.since)
 }
 
-func (s *Streams) isDraining() bool {
+// isInterrupted reports whether the reads of kind ordinaryRead from c must return at once.
+func (s *Streams) isInterrupted(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.drain
+	return s.drain || s.open[c]
 }
 
 // waitEvery is the interval of checks in wait.

@@ -3,6 +3,7 @@ package push_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -67,13 +68,6 @@ func TestSocket(t *testing.T) {
 			}
 			h := streamtest.NewHost(t)
 			s := newSocket(t, o, h)
-			reader, err := s.Open(t.Context(), stream.OpenOptions{
-				Route:  streamtest.Route,
-				Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
@@ -93,20 +87,7 @@ func TestSocket(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			var got []string
-			for len(got) < 2 {
-				b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 10, Records: 10})
-				bound, release := context.WithTimeout(t.Context(), patience)
-				err := reader.Read(bound, b)
-				release()
-				if err != nil {
-					t.Fatalf("%v after %q", err, got)
-				}
-				b.Split()
-				for i := range b.Records {
-					got = append(got, string(b.Text(i)))
-				}
-			}
+			got := readAll(t, s, 2)
 			if !slices.Equal(got, []string{"one", "two"}) {
 				t.Errorf("records %q", got)
 			}
@@ -120,6 +101,70 @@ func TestSocket(t *testing.T) {
 				t.Fatal("Run does not return")
 			}
 		})
+	}
+}
+
+// readAll reads n records from a source.
+func readAll(t *testing.T, s stream.Source, n int) (records []string) {
+	t.Helper()
+	reader, err := s.Open(t.Context(), stream.OpenOptions{
+		Route:  streamtest.Route,
+		Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for len(records) < n {
+		b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 10, Records: 10})
+		if err := reader.Read(ctx, b); err != nil {
+			t.Fatalf("%v after %d of %d records", err, len(records), n)
+		}
+		b.Split()
+		for i := range b.Records {
+			records = append(records, string(b.Text(i)))
+		}
+	}
+	return records
+}
+
+// TestReplacedConnections checks clients that each send a record at once, while only one connection
+// is allowed. A new connection may take the place of an idle one, but not of one whose record has
+// arrived and has not been read yet.
+func TestReplacedConnections(t *testing.T) {
+	o := socketOptions()
+	o.Connections = 1
+	s := newSocket(t, o, streamtest.NewHost(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	addr := <-s.Bound()
+	dial := func() net.Conn {
+		c, err := net.Dial(addr.Network(), addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	idle := dial()
+	const clients = 100
+	for range clients {
+		c := dial()
+		if _, err := c.Write([]byte("record\n")); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close() // its data still arrives
+	}
+	readAll(t, s, clients)
+	_ = idle.SetReadDeadline(time.Now().Add(patience))
+	if _, err := idle.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the idle connection was not closed: %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
