@@ -181,6 +181,9 @@ var refusals = []struct {
 		`the query "query": a column is missing: correct ` + "`order_by` or the query (", ""},
 	{"primary key that SQLite lets be NULL", `CREATE TABLE t (id text PRIMARY KEY)`, ofTable("t"),
 		`column "id" of the table "t", which`, "sqlite"},
+	{"integer primary key that is not the rowid",
+		`CREATE TABLE t (id INTEGER PRIMARY KEY DESC)`, ofTable("t"),
+		`column "id" of the table "t", which`, "sqlite"},
 }
 
 func TestRefused(t *testing.T) { refused(t, "sqlite", sqliteFixture) }
