@@ -269,6 +269,11 @@ var stops = []struct {
 		`ALTER TABLE t ALTER COLUMN a TYPE bigint`, 3,
 		`column "a" of the table "t" is bigint now, and was integer since penstock began`,
 		`{"id":4,"a":null}`, "postgres"},
+	{"changed type of the key",
+		`CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)`,
+		ofTable("t"), `ALTER TABLE t ALTER COLUMN id TYPE bigint; INSERT INTO t VALUES (4)`, 3,
+		`column "id" of the table "t" is bigint now, and was integer since penstock began`,
+		`{"id":4}`, "postgres"},
 	{"changed type, as MySQL writes it",
 		`CREATE TABLE t (id integer PRIMARY KEY, a integer); INSERT INTO t (id) VALUES (1), ` +
 			`(2), (3), (4)`,
