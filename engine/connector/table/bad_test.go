@@ -181,6 +181,9 @@ var refusals = []struct {
 		`the query "query": a column is missing: correct ` + "`order_by` or the query (", ""},
 	{"primary key that SQLite lets be NULL", `CREATE TABLE t (id text PRIMARY KEY)`, ofTable("t"),
 		`column "id" of the table "t", which`, "sqlite"},
+	{"integer primary key that is not the rowid",
+		`CREATE TABLE t (id INTEGER PRIMARY KEY DESC)`, ofTable("t"),
+		`column "id" of the table "t", which`, "sqlite"},
 }
 
 func TestRefused(t *testing.T) { refused(t, "sqlite", sqliteFixture) }
@@ -266,6 +269,11 @@ var stops = []struct {
 		`ALTER TABLE t ALTER COLUMN a TYPE bigint`, 3,
 		`column "a" of the table "t" is bigint now, and was integer since penstock began`,
 		`{"id":4,"a":null}`, "postgres"},
+	{"changed type of the key",
+		`CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)`,
+		ofTable("t"), `ALTER TABLE t ALTER COLUMN id TYPE bigint; INSERT INTO t VALUES (4)`, 3,
+		`column "id" of the table "t" is bigint now, and was integer since penstock began`,
+		`{"id":4}`, "postgres"},
 	{"changed type, as MySQL writes it",
 		`CREATE TABLE t (id integer PRIMARY KEY, a integer); INSERT INTO t (id) VALUES (1), ` +
 			`(2), (3), (4)`,

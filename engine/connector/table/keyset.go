@@ -66,10 +66,14 @@ func (k *keyset) fits(key string) bool { return strings.HasPrefix(key, string(k.
 const signBit = 1 << 63
 
 // appendFloat encodes a float. A negative number is encoded as its complement, so that it sorts
-// correctly. -0 is encoded as 0, because databases treat them as equal.
+// correctly. -0 is encoded as 0, because databases treat them as equal. PostgreSQL also treats all
+// NaNs as equal, and as greater than other numbers, even if their sign bit is set.
 func appendFloat(dst []byte, f float64) []byte {
-	if f == 0 {
+	switch {
+	case f == 0:
 		f = 0
+	case math.IsNaN(f):
+		f = math.NaN()
 	}
 	bits := math.Float64bits(f)
 	if bits&signBit != 0 {

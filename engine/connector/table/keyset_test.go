@@ -75,6 +75,10 @@ func TestFloatOrder(t *testing.T) {
 	if !bytes.Equal(appendFloat(nil, 0), appendFloat(nil, math.Copysign(0, -1))) {
 		t.Error("-0 is not 0")
 	}
+	negative := math.Copysign(math.NaN(), -1)
+	if !bytes.Equal(appendFloat(nil, math.NaN()), appendFloat(nil, negative)) {
+		t.Error("a NaN with a sign has another place")
+	}
 }
 
 // TestAnyOrder checks SQLite's order: integers and reals by their exact values, then texts, then

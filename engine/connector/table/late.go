@@ -295,11 +295,13 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 }
 
 // stretch adds the next late rows to b, as one span. The parameter to is the number of the last of
-// these rows. If a row was deleted meanwhile, the span has no record for its number.
+// these rows. If a row was deleted meanwhile, the span has no record for its number. If reading a
+// row fails, the span ends before that row, and stretch returns the error.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {
 	from, data := l.cursor.At, len(b.Data)
 	span := uint32(len(b.Spans))
+	var failed error
 	for _, d := range l.state.found {
 		if d.num <= from {
 			continue
@@ -313,8 +315,12 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *st
 			break
 		}
 		before := len(b.Records)
-		if err := addRow(ctx, db, p.relation, d.key, f.maker, span); err != nil {
-			return err
+		if failed = addRow(ctx, db, p.relation, d.key, f.maker, span); failed != nil {
+			if len(b.Records) > before {
+				f.maker.drop()
+			}
+			to = d.num - 1
+			break
 		}
 		if len(b.Records) > before {
 			f.records--
@@ -323,12 +329,12 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *st
 		}
 	}
 	if to == from {
-		return nil
+		return failed
 	}
 	l.cursor.At = to
 	b.Spans = append(b.Spans, stream.Span{
 		Part: &l.part, Bytes: len(b.Data) - data,
 		Range: stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: to}},
 	})
-	return nil
+	return failed
 }

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
 // mysqlServer reads from MySQL or MariaDB. It uses the driver directly, with the text protocol.
@@ -97,7 +99,9 @@ func (d *mysqlServer) transient(err error) bool {
 func tick(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 func (d *mysqlServer) list(ctx context.Context) (names []string, err error) {
-	err = d.query(ctx, nil, sequence(func(v []driver.Value) { names = append(names, sqldriver.Text(v[0])) }),
+	err = d.query(ctx, nil, sequence(func(v []driver.Value) {
+		names = append(names, optionName(sqldriver.Text(v[0])))
+	}),
 		`SELECT table_name FROM information_schema.tables WHERE table_schema = `+
 			`DATABASE() ORDER BY 1`)
 	return names, err
@@ -116,12 +120,13 @@ func (d *mysqlServer) described(err error, r *relation) error {
 func (d *mysqlServer) describe(ctx context.Context, s subject) (*relation, error) {
 	r := &relation{name: s.String(), from: "(" + s.query + "\n)"}
 	if s.query == "" {
-		schema, name := d.database, s.name
-		if before, after, ok := strings.Cut(s.name, "."); ok {
-			schema, name = before, after
+		name, err := sqltable.ParseName(s.name, true)
+		if err != nil {
+			return nil, err
 		}
-		r.from, r.plain = tick(schema)+"."+tick(name), name
-		if err := d.tableKind(ctx, r, schema, name); err != nil {
+		r.schema, r.plain = cmp.Or(name.Schema, d.database), name.Table
+		r.from = tick(r.schema) + "." + tick(r.plain)
+		if err := d.tableKind(ctx, r); err != nil {
 			return nil, err
 		}
 	}
@@ -129,16 +134,10 @@ func (d *mysqlServer) describe(ctx context.Context, s subject) (*relation, error
 	if r.columns, err = d.columns(ctx, r); err != nil || !r.table {
 		return r, err
 	}
-	if err := d.constraints(ctx, r, r.schema()); err != nil {
+	if err := d.constraints(ctx, r); err != nil {
 		return nil, err
 	}
 	return r, d.numbering(ctx, r)
-}
-
-// schema returns the schema part of a table's name.
-func (r *relation) schema() string {
-	schema, _, _ := strings.Cut(r.from, ".")
-	return strings.Trim(schema, "`")
 }
 
 // numbering sets r.reuse for an AUTO_INCREMENT column if the server may generate a number twice.
@@ -150,7 +149,7 @@ func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
 		column, version = sqldriver.Text(v[0]), sqldriver.Text(v[1])
 	}),
 		`SELECT column_name, VERSION() FROM information_schema.columns WHERE table_schema = ? AND table_name = ?
-		AND extra LIKE '%auto_increment%'`, r.schema(), r.plain)
+		AND extra LIKE '%auto_increment%'`, r.schema, r.plain)
 	if err == nil && column != "" && resetsAutoIncrement(version) {
 		r.reuse = reuse{column, "this version of the server reuses numbers after a restart",
 			"MySQL 8.0 or MariaDB 10.2.4"}
@@ -180,15 +179,15 @@ func (d *mysqlServer) lastGiven(ctx context.Context, r *relation) (n int64, know
 		next, err := strconv.ParseInt(sqldriver.Text(v[0]), 10, 64)
 		n, known = next-1, err == nil
 	}), `SELECT auto_increment FROM information_schema.tables WHERE table_schema = ? AND `+
-		`table_name = ?`, r.schema(), r.plain)
+		`table_name = ?`, r.schema, r.plain)
 	return n, known, err
 }
 
-func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name string) error {
+func (d *mysqlServer) tableKind(ctx context.Context, r *relation) error {
 	kind := ""
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) { kind = sqldriver.Text(v[0]) }),
 		`SELECT table_type FROM information_schema.tables WHERE table_schema = ? AND `+
-			`table_name = ?`, schema, name)
+			`table_name = ?`, r.schema, r.plain)
 	switch {
 	case err != nil:
 		return d.described(err, r)
@@ -298,7 +297,7 @@ func describeMySQL(c *column) {
 
 // constraints reads which columns may be NULL, the types of DECIMAL columns, and which sets of
 // columns are unique.
-func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema string) error {
+func (d *mysqlServer) constraints(ctx context.Context, r *relation) error {
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) {
 		if i := indexOf(r.columns, sqldriver.Text(v[0])); i >= 0 {
 			c := &r.columns[i]
@@ -307,7 +306,7 @@ func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema strin
 			}
 		}
 	}), `SELECT column_name, is_nullable, concat(numeric_precision, ',', numeric_scale)
-		FROM information_schema.columns WHERE table_schema = ? AND table_name = ?`, schema, r.plain)
+		FROM information_schema.columns WHERE table_schema = ? AND table_name = ?`, r.schema, r.plain)
 	if err != nil {
 		return err
 	}
@@ -319,5 +318,5 @@ func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema strin
 		AND NOT EXISTS (SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = statistics.table_schema
 			AND s.table_name = statistics.table_name AND s.index_name = statistics.index_name
 			AND (s.sub_part IS NOT NULL OR s.column_name IS NULL))
-		ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index`, schema, r.plain)
+		ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index`, r.schema, r.plain)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -169,10 +170,27 @@ func isGlob(name string) bool { return strings.ContainsAny(name, `*?[`) }
 // (ranges of the first order_by column, with the option split), or new tables that match a glob.
 func (o *Options) grows() bool { return o.Split > 0 || slices.ContainsFunc(o.Tables, isGlob) }
 
-// matches reports whether the option tables selects a table.
+// matches reports whether the option tables selects a table. A glob may match the name with or
+// without its quotes.
 func (o *Options) matches(name string) bool {
+	plain := name
+	if n, err := sqltable.ParseName(name, o.SQLite == ""); err == nil && n.Schema != "" {
+		plain = n.Schema + "." + n.Table
+	} else if err == nil {
+		plain = n.Table
+	}
 	return slices.ContainsFunc(o.Tables, func(t string) bool {
-		ok, err := path.Match(t, name)
-		return err == nil && ok
+		asWritten, err := path.Match(t, name)
+		unquoted, _ := path.Match(t, plain)
+		return err == nil && (asWritten || unquoted)
 	})
+}
+
+// optionName returns the name of a table as the option table expects it: in quotes if the name has
+// a dot, which would separate it from a schema, or begins with a quote.
+func optionName(name string) string {
+	if strings.Contains(name, ".") || strings.HasPrefix(name, `"`) {
+		return sqltable.Quote(name)
+	}
+	return name
 }

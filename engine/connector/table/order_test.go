@@ -94,6 +94,34 @@ func TestOrderOfView(t *testing.T) {
 	}
 }
 
+// TestColumnCollation checks that texts are ordered by their bytes, regardless of the collation of
+// their column. The column may have no index, or an index with another collation.
+func TestColumnCollation(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		make  string
+		order []string
+	}{
+		{"CREATE TABLE t (k TEXT COLLATE NOCASE NOT NULL, id INTEGER PRIMARY KEY)",
+			[]string{"k", "id"}},
+		{"CREATE TABLE t (k TEXT COLLATE NOCASE NOT NULL, id INTEGER); " +
+			"CREATE UNIQUE INDEX u ON t (k COLLATE BINARY)", []string{"k"}},
+	} {
+		w := sqliteFixture(t)
+		execute(t, w.db, c.make)
+		execute(t, w.db, "INSERT INTO t VALUES ('b', 1), ('C', 2), ('a', 3)")
+		r, err := w.open(t, true, nil, ofTable("t", c.order...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts, _, err := drain(t, r)
+		want := []string{`{"k":"C","id":2}`, `{"k":"a","id":3}`, `{"k":"b","id":1}`}
+		if err != nil || !slices.Equal(texts, want) {
+			t.Errorf("%s: read %v, %v", c.make, texts, err)
+		}
+	}
+}
+
 // TestPartitionIDOfLongName checks that the id of a partition has at most 200 bytes, as ledgers
 // demand, and that long names with a common prefix have different ids.
 func TestPartitionIDOfLongName(t *testing.T) {
@@ -142,17 +170,19 @@ func bytesAndTexts(t *testing.T, w fixture) {
 	}
 }
 
-// decimals checks the types that a sink gets for DECIMAL columns. No value may exceed its type.
+// decimals checks the types that a sink gets for DECIMAL columns. No value may exceed its type. The
+// zeros before the number in a ZEROFILL column are not part of the JSON number.
 func decimals(t *testing.T, w fixture) {
 	execute(t, w.db, "CREATE TABLE t (k int PRIMARY KEY, a decimal(5,2), b decimal(5,2) unsigned, "+
-		"c decimal(5,5) unsigned, d decimal(65,0)); INSERT INTO t VALUES (1, 1, 1, 0, 1)")
+		"c decimal(5,5) unsigned, d decimal(65,0), e decimal(6,2) zerofill); "+
+		"INSERT INTO t VALUES (1, 1, 1, 0, 1, 1)")
 	for _, c := range []struct {
 		set  func(o *table.Options)
 		want string
 	}{
-		{ofTable("t"), "numeric(5,2) numeric(5,2) numeric(5,5) numeric(65,0)"},
+		{ofTable("t"), "numeric(5,2) numeric(5,2) numeric(5,5) numeric(65,0) numeric(6,2)"},
 		// the driver does not report whether the columns of a query are unsigned
-		{ofQuery("SELECT * FROM t", "k"), "numeric(6,2) numeric(5,2) numeric(5,5) numeric(65,0)"},
+		{ofQuery("SELECT * FROM t", "k"), "numeric(6,2) numeric(5,2) numeric(5,5) numeric(65,0) numeric(6,2)"},
 	} {
 		r, err := w.open(t, true, nil, c.set)
 		if err != nil {
@@ -164,6 +194,10 @@ func decimals(t *testing.T, w fixture) {
 		}
 		if got := strings.Join(b.Types[1:], " "); got != c.want {
 			t.Errorf("types %s, want %s", got, c.want)
+		}
+		want := `{"k":1,"a":1.00,"b":1.00,"c":0.00000,"d":1,"e":1.00}`
+		if got := string(b.Text(0)); got != want {
+			t.Errorf("read %s, want %s", got, want)
 		}
 	}
 }

@@ -133,10 +133,12 @@ func from(s subject) (string, error) {
 }
 
 func (d *postgres) list(ctx context.Context) (names []string, err error) {
-	err = d.query(ctx, func(v [][]byte) { names = append(names, string(v[0])) },
-		`SELECT CASE WHEN pg_table_is_visible(oid) THEN relname ELSE relnamespace::regnamespace::text || '.' || relname END FROM pg_class
+	err = d.query(ctx, func(v [][]byte) {
+		names = append(names, string(v[0])+optionName(string(v[1])))
+	},
+		`SELECT CASE WHEN pg_table_is_visible(oid) THEN '' ELSE relnamespace::regnamespace::text || '.' END, relname FROM pg_class
 		WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
-		AND NOT relispartition ORDER BY 1`)
+		AND NOT relispartition`)
 	return names, err
 }
 

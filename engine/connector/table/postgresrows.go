@@ -48,8 +48,7 @@ func appendKey(dst []byte, r *relation, values [][]byte) ([]byte, error) {
 		}
 		v, ok := binaryKey(col.id, b)
 		if !ok {
-			return nil, fmt.Errorf("the server sent %d bytes as a value of column %q", len(b),
-				col.name)
+			return nil, errShape
 		}
 		dst = r.keys.append(dst, i, v)
 	}
@@ -76,7 +75,22 @@ func (d *postgres) read(ctx context.Context, r *relation, q rowQuery, list strin
 		args, oids, formats = append(args, value), append(oids, id), append(formats, format)
 	}
 	results := keyFormats(make([]int16, n, n+len(r.order)), r)
-	return explained(d.run(ctx, row, sql, args, oids, formats, results), r)
+	checked := false
+	err = d.run(ctx, func(rr *pgconn.ResultReader) (more bool, err error) {
+		if !checked {
+			if checked = true; !sameKeys(r, rr.FieldDescriptions(), n) {
+				return false, errShape
+			}
+		}
+		return row(rr)
+	}, sql, args, oids, formats, results)
+	// A protocol violation means that the number of result columns differs from the number of
+	// requested formats, because the columns have changed.
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == protocolViolation ||
+		errors.Is(err, errShape) {
+		return d.reshaped(ctx, r)
+	}
+	return explained(err, r)
 }
 
 // rows implements database.
@@ -84,7 +98,7 @@ func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling
 	n := len(r.columns)
 	var key []byte
 	checked := false
-	err := d.read(ctx, r, q, "q.*, ", n, func(rr *pgconn.ResultReader) (more bool, err error) {
+	return d.read(ctx, r, q, "q.*, ", n, func(rr *pgconn.ResultReader) (more bool, err error) {
 		if !checked {
 			if checked = true; !sameColumns(r, rr.FieldDescriptions()) {
 				return false, errShape
@@ -100,22 +114,26 @@ func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling
 			}
 		}), nil
 	})
-	// A protocol violation means that the number of result columns differs from the number of
-	// requested formats, because the columns have changed.
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == protocolViolation ||
-		errors.Is(err, errShape) {
-		return d.reshaped(ctx, r)
-	}
-	return err
 }
 
 var errShape = errors.New("the columns are others")
 
-// sameColumns reports whether the columns of a result are still those at the start of the run.
-func sameColumns(r *relation, now []pgconn.FieldDescription) bool {
-	if len(now) != len(r.columns)+len(r.order) {
+// sameKeys reports whether the order_by columns of a result still have the types at the start of the
+// run. They follow n other columns.
+func sameKeys(r *relation, now []pgconn.FieldDescription, n int) bool {
+	if len(now) != n+len(r.order) {
 		return false
 	}
+	for i, c := range r.order {
+		if now[n+i].DataTypeOID != r.columns[c].id {
+			return false
+		}
+	}
+	return true
+}
+
+// sameColumns reports whether the columns of a result are still those at the start of the run.
+func sameColumns(r *relation, now []pgconn.FieldDescription) bool {
 	for i, c := range r.columns {
 		if now[i].Name != c.name || now[i].DataTypeOID != c.id ||
 			now[i].TypeModifier != c.modifier {

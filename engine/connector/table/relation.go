@@ -51,6 +51,7 @@ type relation struct {
 	columns []column
 	unique  [][]string // sets of columns that are unique; the primary key first
 	primary bool       // unique[0] is the primary key
+	schema  string     // MySQL: its schema
 	plain   string     // its name in the database; "" for a query
 	from    string     // the SQL after FROM
 	version string     // PostgreSQL: the table's oid; SQLite: its CREATE TABLE; otherwise ""

@@ -96,11 +96,15 @@ func addPlain[T []byte | string](m *rowMaker, kind stream.Kind, value T) {
 	m.batch.Data = append(m.batch.Data, value...)
 }
 
-// number adds a number. A value that is not a JSON number, such as NaN, becomes a text.
+// number adds a number. A value that is not a JSON number, such as NaN, becomes a text. Zeros before
+// the first digit, which MySQL adds to a ZEROFILL column, are omitted: JSON does not allow them.
 func (m *rowMaker) number(value []byte) {
 	if c := value[len(value)-1]; c < '0' || c > '9' {
 		m.text(value)
 		return
+	}
+	for len(value) > 1 && value[0] == '0' && value[1] >= '0' && value[1] <= '9' {
+		value = value[1:]
 	}
 	addPlain(m, stream.Number, value)
 }

@@ -99,7 +99,11 @@ func (d *sqliteFile) explained(err error, r *relation) error {
 
 func (d *sqliteFile) list(ctx context.Context) (names []string, err error) {
 	err = d.query(ctx, sequence(func(v []driver.Value) {
-		names = append(names, sqldriver.Text(v[0]))
+		name := sqldriver.Text(v[0])
+		if strings.HasPrefix(name, `"`) {
+			name = sqltable.Quote(name)
+		}
+		names = append(names, name)
 	}), `SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE `+
 		`'sqlite\_%' ESCAPE '\' ORDER BY name`)
 	return names, err
@@ -111,10 +115,14 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	if s.query != "" {
 		return r, d.describeQuery(ctx, r)
 	}
-	name := strings.TrimSuffix(strings.TrimPrefix(s.name, `"`), `"`)
+	parsed, err := sqltable.ParseName(s.name, false)
+	if err != nil {
+		return nil, err
+	}
+	name := parsed.Table
 	r.from, r.plain = sqltable.Quote(name), name
 	kind, makes := "", ""
-	err := d.query(ctx, sequence(func(v []driver.Value) {
+	err = d.query(ctx, sequence(func(v []driver.Value) {
 		kind, makes = sqldriver.Text(v[0]), sqldriver.Text(v[1])
 	}), `SELECT type, sql FROM sqlite_schema WHERE name = ? AND type IN ('table', 'view')`, name)
 	switch {
@@ -145,24 +153,33 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	if err := d.constraints(ctx, r, name, primary); err != nil {
 		return nil, err
 	}
+	if err := d.collations(ctx, r); err != nil {
+		return nil, err
+	}
 	r.reuse = sqliteReuse(r, makes)
 	return r, nil
 }
 
 // constraints determines which columns are unique. A single column INTEGER PRIMARY KEY is the
 // rowid, which is never NULL. The columns of any other primary key may be NULL in SQLite, unless
-// the table is WITHOUT ROWID.
+// the table is WITHOUT ROWID. INTEGER PRIMARY KEY DESC is not the rowid: it has an index of its own.
 func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 	primary []string) error {
 	at := func(n string) *column { return &r.columns[indexOf(r.columns, n)] }
 	if r.primary = len(primary) > 0; r.primary {
 		r.unique = append(r.unique, primary)
-		if len(primary) == 1 && strings.EqualFold(at(primary[0]).decl, "INTEGER") {
-			at(primary[0]).nullable = false
-		}
+	}
+	isRowid := len(primary) == 1 && strings.EqualFold(at(primary[0]).decl, "INTEGER")
+	err := d.query(ctx, sequence(func([]driver.Value) { isRowid = false }),
+		"SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", name)
+	if err != nil {
+		return err
+	}
+	if isRowid {
+		at(primary[0]).nullable = false
 	}
 	withoutNumbers := false
-	err := d.query(ctx, sequence(func(v []driver.Value) {
+	err = d.query(ctx, sequence(func(v []driver.Value) {
 		withoutNumbers = sqldriver.Text(v[0]) == "1"
 	}), "SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = ?", name)
 	if err != nil {
@@ -185,6 +202,28 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 	r.unique = slices.DeleteFunc(r.unique,
 		func(set []string) bool { return slices.Contains(set, "") })
 	return err
+}
+
+// collations finds the columns whose collation does not compare texts byte by byte. SQLite reports
+// the collations of indexes, but not those of columns. So the query compares texts that differ by
+// case or by a space at the end: a UNION uses the collation of its first SELECT.
+func (d *sqliteFile) collations(ctx context.Context, r *relation) error {
+	if !strings.Contains(strings.ToUpper(r.version), "COLLATE") {
+		return nil
+	}
+	for i := range r.columns {
+		c := &r.columns[i]
+		err := d.query(ctx, sequence(func(v []driver.Value) {
+			if different, _ := v[0].(int64); different < 3 {
+				c.collate = " COLLATE BINARY"
+			}
+		}), "SELECT count(*) FROM (SELECT "+sqltable.Quote(c.name)+" FROM "+r.from+
+			" WHERE 0 UNION SELECT 'a' UNION SELECT 'A' UNION SELECT 'a ')")
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sqliteReuse returns the reason why SQLite may generate a key again, if one of the columns is the

@@ -76,7 +76,7 @@ func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
 	case !there:
 		return droppedError(r, true)
 	}
-	fresh, err := d.describe(ctx, subject{name: r.plain})
+	fresh, err := d.describe(ctx, subject{name: sqltable.Quote(r.plain)})
 	if err == nil {
 		err = r.changed(fresh.columns)
 	}

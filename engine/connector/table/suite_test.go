@@ -100,6 +100,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) { stopped(t, "postgres", fresh) })
 	t.Run("narrow split", func(t *testing.T) { narrowSplit(t, fresh(t)) })
 	t.Run("ICU", func(t *testing.T) { icuOrder(t, server) })
+	t.Run("names", func(t *testing.T) { names(t, fresh(t), `CREATE SCHEMA "s.x"`, `"s.x"`, `"`) })
 }
 
 func suitePostgres(t *testing.T, server *connectortest.Server) {
@@ -150,6 +151,8 @@ func TestMariaDB(t *testing.T) {
 	t.Run("decimals", func(t *testing.T) { decimals(t, fresh(t)) })
 	t.Run("autocommit", func(t *testing.T) { autocommit(t, fresh(t)) })
 	t.Run("bytes and texts", func(t *testing.T) { bytesAndTexts(t, fresh(t)) })
+	t.Run("names", func(t *testing.T) { names(t, fresh(t), "", "", "`") })
+	t.Run("name of the database", func(t *testing.T) { databaseName(t, fresh(t), server) })
 }
 
 // mysqlFixtures counts the databases that mysqlFixture has created.
