@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -153,9 +154,4 @@ func (t *keyTable) release(numbers []uint32) {
 }
 
 // costOf returns the cost of an item: 1 if Item.Cost is 0.
-func costOf(cost float64) float64 {
-	if cost == 0 {
-		return 1
-	}
-	return cost
-}
+func costOf(cost float64) float64 { return cmp.Or(cost, 1) }

@@ -41,7 +41,6 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 		l.onTime.recordDelivery(a, taken)
 	}
 	l.onTime.drop(a)
-	a.late = a.overdue
 	l.running.remove(a.cost)
 	t.lanes.inFlightCost -= a.cost
 	if a.ofSuspect {
@@ -93,7 +92,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	seconds := (t.now - a.sent).Seconds()
 	l.est.sample(seconds, a.cost)
 	l.onTime.markLost(t.now, &l.est)
-	if t.overtakeOverdue(l, a.late) {
+	if t.overtakeOverdue(l, a.overdue) {
 		l.win.OnUndo(t.now)
 	}
 	presumedLost := l.onTime.lost.n
@@ -108,7 +107,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		t.deliveredAtLevel(a)
 	}
 	t.observe(l, sample.Normal)
-	if a.late {
+	if a.overdue {
 		l.stats.late++
 		l.est.spurious()
 		l.win.OnUndo(t.now)
@@ -141,7 +140,7 @@ func (t *attempts) windowSample(a *attempt, r *Report, presumedLost int) window.
 		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: presumedLost,
 		Uncertain: 1 - 1/l.win.widening(),
 		Done:      l.est.delivered - a.progress,
-		Limited:   a.limited && !a.raised, Late: a.late, Epoch: a.epoch,
+		Limited:   a.limited && !a.raised, Late: a.overdue, Epoch: a.epoch,
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
 			QueueLen: r.QueueLen, Wait: r.QueueWait,
@@ -223,7 +222,7 @@ func (t *attempts) detach(a *attempt) {
 // overdue, since they were already counted as timeouts.
 func (t *attempts) nack(a *attempt) {
 	l := a.lane
-	if a.late || a.canceled {
+	if a.overdue || a.canceled {
 		return
 	}
 	l.stats.failed++
@@ -275,7 +274,7 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	if l.hanging.ranks == nil {
 		return
 	}
-	if a.ranked && !a.late {
+	if a.ranked && !a.overdue {
 		held := l.rank(a, taken)
 		l.hanging.overtakers += 0.05 * (a.overtaken - l.hanging.overtakers)
 		a.lostCost = 0

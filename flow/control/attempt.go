@@ -8,44 +8,60 @@ import "time"
 // been applied to the lane and the item (concluded). The memory of attempts is reused; each use has
 // its own ID.
 type attempt struct {
-	id        uint64
-	slot      uint32
-	heapIndex int // index in attempts.deadlines; -1: not in it
-	item      *item
-	lane      *lane
-	sent      time.Duration
-	previous  time.Duration // when the lane's previous attempt was sent
-	deadline  time.Duration
+	id   uint64
+	slot uint32
+	item *item
+	lane *lane
+	cost float64
+
+	ofSuspect bool // of a suspect (see suspects): takes no place in the window
+	isHedge   bool // it is a second attempt, see Hedge
+	tookToken bool // took a token of the budget
+
+	sent     time.Duration
+	previous time.Duration // when the lane's previous attempt was sent
+	hedgeAt  time.Duration // earliest time of a hedge
+	deadline time.Duration
 	// earlier than deadline: time from which the attempt may give up its place in the window; 0 if
 	// passed or unused
 	earlyDeadline time.Duration
-	cost          float64
-	ahead         float64 // cost in flight at the lane just after it was sent
-	progress      float64 // cost that the lane had delivered when it was sent
-	epoch         uint32  // of the window
-	// attempts that the worker held just after it was sent, except those presumed lost
-	level           int
-	limited         bool // the window was the limit
-	raised          bool // sent beyond the window, or before the first delivery, see maxRaise
-	missed          bool // counted in estimator.missed
-	overdue         bool
-	hedgeAt         time.Duration // earliest time of a hedge
-	excused         bool          // its deadline was extended because this process was held up
-	canceled        bool
-	isHedge         bool // it is a second attempt, see Hedge
-	tookToken       bool // took a token of the budget
-	died            bool // the worker died of its item
-	ofSuspect       bool // of a suspect (see suspects): takes no place in the window
-	failureRecorded bool // evidence.recordFailure has handled its failure
+	heapIndex     int  // index in attempts.deadlines; -1: not in it
+	excused       bool // its deadline was extended because this process was held up
+
+	// The lane just after the attempt was sent.
+	ahead    float64 // cost in flight
+	lostCost float64 // cost of the attempts presumed lost
+	progress float64 // cost that the lane had delivered
+	level    int     // attempts that the worker held, except those presumed lost
+	epoch    uint32  // of the window
+	limited  bool    // the window was the limit
+	raised   bool    // sent beyond the window, or before the first delivery, see maxRaise
+
+	// All lanes just after the attempt was sent, for the group.
+	totalCost    float64 // cost in flight
+	groupEpoch   uint32  // of the group's window
+	groupLimited bool    // the group's window was the limit
+
+	// Its course.
 	placed          bool // has a place in the window: counts against its limit
-	partial         bool // its answer, a Split, settled a part of its item
-	late            bool // was overdue when it was answered
+	missed          bool // counted in estimator.missed
+	overdue         bool // also if it was answered later
+	failureRecorded bool // evidence.recordFailure has handled its failure
+	canceled        bool
+
+	// Its answer.
+	answered bool // it is concluded when all earlier attempts of its run have been
+	outcome  Outcome
+	after    time.Duration
+	died     bool // the worker died of its item
+	partial  bool // a Split that settled a part of its item
+	// delivered pieces of its item, which settle when it is concluded
+	deliveredPieces []*item
 
 	// The lane's list of running attempts.
 	earlier, later *attempt // sent before and after it
 	listed         bool     // in the list: running and not overdue
 	presumedLost   bool     // probably lost, see onTimeAttempts
-	lostCost       float64  // cost of the attempts presumed lost when it was sent
 	// cost delivered of attempts sent between it and the next in the list
 	overtakers float64
 	overtaken  float64    // cost delivered of attempts sent later, when it left the list
@@ -55,19 +71,10 @@ type attempt struct {
 	rank       int        // see hangRanks
 	heldFor    float64    // seconds for which it had a place before it was counted as hung
 
-	// The group.
-	totalCost    float64 // cost in flight in all lanes just after it was sent
-	groupEpoch   uint32  // of the group's window
-	groupLimited bool    // the group's window was the limit
-
 	// Ordered lanes.
-	ordered         bool
-	answered        bool // it is concluded when all earlier attempts of its run have been
-	outcome         Outcome
-	after           time.Duration
-	run, index      uint32
-	next            *attempt // in the lane's run
-	deliveredPieces []*item  // delivered pieces of its item, which settle when it is concluded
+	ordered    bool
+	run, index uint32
+	next       *attempt // in the lane's run
 }
 
 // slotBits is the number of bits of an attempt's ID that hold its slot, the index in attemptTable.

@@ -133,13 +133,7 @@ func (b *buffer) at(i int) *item { return b.s[b.head+i] }
 // find returns the index of the item, or the index at which to insert it.
 func (b *buffer) find(it *item) int {
 	i, _ := slices.BinarySearchFunc(b.s[b.head:], it, func(x, y *item) int {
-		switch {
-		case x.rank.less(&y.rank):
-			return -1
-		case y.rank.less(&x.rank):
-			return 1
-		}
-		return 0
+		return x.rank.compare(&y.rank)
 	})
 	return i
 }

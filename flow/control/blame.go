@@ -444,7 +444,7 @@ func (b *blame) enoughEvidence(it *item, least, lanesInUse int) bool {
 func (b *blame) recordDelivery(it *item, a *attempt) {
 	switch r := &it.account; {
 	case it.rank.width != 0: // the first attempt of a piece is not that of an offered item
-	case it.number == 1 && r.firstCounted && a.late: // counted as failed, but was only slow
+	case it.number == 1 && r.firstCounted && a.overdue: // counted as failed, but was only slow
 		b.firstDelivered++
 	case it.number == 1 && !r.firstCounted && a.lane.stats.delivered > 1:
 		b.observeFirst(true)

@@ -173,7 +173,7 @@ func (bs *breakers) recordSuccess(l *lane, a *attempt) {
 	}
 	switch {
 	case !bs.lanes.global.active:
-	case a.late:
+	case a.overdue:
 		bs.lanes.global.until = bs.now
 	default:
 		bs.endGlobalBackoff(l)

@@ -91,13 +91,10 @@ func (t *attempts) excuse(late time.Duration) {
 	for len(t.deadlines) > 0 && t.deadlines[0].at <= t.now && !t.deadlines[0].a.excused {
 		a := t.deadlines[0].a
 		t.deadlines.removeAt(0)
-		if a.deadline > t.now { // only earlyDeadline has passed
-			a.earlyDeadline = 0
-			t.deadlines.push(a)
-			continue
+		a.earlyDeadline = 0
+		if a.deadline <= t.now {
+			a.excused, a.deadline = true, t.now+late
 		}
-		a.excused, a.earlyDeadline = true, 0
-		a.deadline = t.now + late
 		t.deadlines.push(a)
 	}
 }

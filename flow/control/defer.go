@@ -77,8 +77,8 @@ func (d *deferring) addWait(b *backlog, it *item) {
 	d.newWaits = append(d.newWaits, deferral{itemRef: it.ref()})
 	hold := deferHold
 	if n := len(it.tried); n > 0 {
-		if i, found := b.lanes.find(it.tried[n-1]); found {
-			hold = max(hold, deferRounds*b.lanes.all[i].est.smoothed())
+		if l := b.lanes.get(it.tried[n-1]); l != nil {
+			hold = max(hold, deferRounds*l.est.smoothed())
 		}
 	}
 	at := b.now + hold

@@ -2,7 +2,10 @@
 
 package control
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // estimator learns one lane's round trip, timeout and rate. Times are in seconds.
 //
@@ -69,11 +72,7 @@ func (e *estimator) sample(rtt, cost float64) {
 	if e.srtt == 0 {
 		e.srtt, e.rttvar = 1, 0.5
 	} else {
-		d := e.srtt - rho
-		if d < 0 {
-			d = -d
-		}
-		e.rttvar += varWeight * (d - e.rttvar)
+		e.rttvar += varWeight * (math.Abs(e.srtt-rho) - e.rttvar)
 		e.srtt += rttWeight * (rho - e.srtt)
 	}
 	before := e.expected(e.mean)
@@ -102,14 +101,10 @@ func (e *estimator) fit(rtt, cost float64) {
 
 // normal converts the round trip of an item of this cost to that of an item of mean cost.
 func (e *estimator) normal(rtt, cost float64) float64 {
-	if e.b == 0 {
-		return rtt
+	if x := e.expected(cost); e.b != 0 && x > 0 {
+		return rtt * e.expected(e.mean) / x
 	}
-	x := e.expected(cost)
-	if x <= 0 {
-		return rtt
-	}
-	return rtt * e.expected(e.mean) / x
+	return rtt
 }
 
 // rate returns the cost per second under a backlog, or 0 if it is not known. It is a ratio of
@@ -131,9 +126,7 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 		weight = staleWeight
 	}
 	e.sampled = now
-	if rtt <= 0 {
-		rtt = 1e-9
-	}
+	rtt = max(rtt, time.Nanosecond.Seconds())
 	if ahead >= 2*cost {
 		if e.span == 0 {
 			e.done, e.span = done, rtt

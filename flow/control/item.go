@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"container/heap"
 	"math/bits"
 	"slices"
@@ -102,15 +103,11 @@ type rank struct {
 	seq        uint64 // breaks ties when repeated cuts have used up the width
 }
 
-func (r *rank) less(o *rank) bool {
-	if r.root != o.root {
-		return r.root < o.root
-	}
-	if r.low != o.low {
-		return r.low < o.low
-	}
-	return r.seq < o.seq
+func (r *rank) compare(o *rank) int {
+	return cmp.Or(cmp.Compare(r.root, o.root), cmp.Compare(r.low, o.low), cmp.Compare(r.seq, o.seq))
 }
+
+func (r *rank) less(o *rank) bool { return r.compare(o) < 0 }
 
 // piece returns the rank of the ith of n pieces of r.
 func (r *rank) piece(i, n uint32, seq uint64) rank {

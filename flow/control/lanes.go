@@ -87,12 +87,10 @@ func (t *gateTimer) add(now, at time.Duration) {
 
 // hide keeps dispatch from choosing this lane until unhide is called.
 func (ls *lanes) hide(num int32) {
-	if i, found := ls.find(num); found {
-		if at := ls.all[i].index; at >= 0 && ls.cands[at].Free {
-			ls.cands[at].Free = false
-			ls.hidden = append(ls.hidden, at)
-			ls.policy.changed(at, ls.cands)
-		}
+	if l := ls.get(num); l != nil && l.isUp() && ls.cands[l.index].Free {
+		ls.cands[l.index].Free = false
+		ls.hidden = append(ls.hidden, l.index)
+		ls.policy.changed(l.index, ls.cands)
 	}
 }
 
@@ -155,7 +153,7 @@ func (ls *lanes) clearFirst(it *item) {
 // add adds a lane, or changes the limits of one that is up. It reports whether the lane was down.
 func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 	limits.InFlight = max(0, limits.InFlight)
-	i, found := ls.find(num)
+	i, found := findLane(ls.all, num)
 	if !found {
 		l := &lane{num: num, index: -1}
 		l.win = newWindowGate(ls.cfg.Window.New(), l, &ls.load)
@@ -177,7 +175,7 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 // bringUp adds l to the lanes that are up, if it was down.
 func (ls *lanes) bringUp(l *lane) {
 	if !l.isUp() {
-		i, _ := slices.BinarySearchFunc(ls.up, l.num, func(x *lane, n int32) int { return int(x.num) - int(n) })
+		i, _ := findLane(ls.up, l.num)
 		ls.up = slices.Insert(ls.up, i, l)
 		ls.cands = slices.Insert(ls.cands, i, dispatch.Candidate{Lane: l.num})
 		reindex(ls.up, i)
@@ -195,11 +193,10 @@ func reindex(up []*lane, from int) {
 }
 
 func (ls *lanes) remove(num int32) {
-	i, found := ls.find(num)
-	if !found || !ls.all[i].isUp() {
+	l := ls.get(num)
+	if l == nil || !l.isUp() {
 		return
 	}
-	l := ls.all[i]
 	ls.endWindowProbe(l)
 	if l.br.state == breakerOpen {
 		ls.openBreakers--
@@ -224,13 +221,22 @@ func (ls *lanes) prune(l *lane) {
 	if l.isUp() || l.running.n > 0 || !l.run.concluded() {
 		return
 	}
-	if i, found := ls.find(l.num); found && ls.all[i] == l {
+	if i, found := findLane(ls.all, l.num); found && ls.all[i] == l {
 		ls.all = slices.Delete(ls.all, i, i+1)
 	}
 }
 
-func (ls *lanes) find(num int32) (int, bool) {
-	return slices.BinarySearchFunc(ls.all, num, func(l *lane, n int32) int { return int(l.num) - int(n) })
+// get returns the lane with this number, or nil.
+func (ls *lanes) get(num int32) *lane {
+	if i, found := findLane(ls.all, num); found {
+		return ls.all[i]
+	}
+	return nil
+}
+
+// findLane returns the index of a lane in a list by number, or the index at which to insert it.
+func findLane(list []*lane, num int32) (int, bool) {
+	return slices.BinarySearchFunc(list, num, func(l *lane, n int32) int { return int(l.num) - int(n) })
 }
 
 // refresh updates the number of items that l may take now, and the measurements of l that the

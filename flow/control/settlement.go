@@ -182,8 +182,8 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	s.backlog.budget.earn(a, s.now)
 	s.evidence.blame.recordDelivery(it, a)
 	for _, f := range it.failures {
-		if i, found := s.lanes.find(f.lane); found {
-			s.lanes.all[i].failures.goodFailed++
+		if l := s.lanes.get(f.lane); l != nil {
+			l.failures.goodFailed++
 		}
 	}
 	return s.cancelOthers(a, s.settle(it, a.id, a.lane.num, out))

@@ -65,12 +65,12 @@ type LaneStatus struct {
 // Status returns a snapshot of the machine and of each lane that is up or still has attempts in
 // flight, in the order of lane numbers. It allocates; it is for people and metrics.
 func (m *Machine) Status() Status {
+	kept := &m.backlog.retrying.deferred.kept
 	s := Status{
-		Waiting: m.backlog.fresh.len() + m.backlog.retrying.n +
-			m.backlog.retrying.deferred.kept.n,
-		Retrying:      m.backlog.retrying.n + m.backlog.retrying.deferred.kept.n,
-		Deferred:      m.backlog.retrying.deferred.kept.n,
-		WaitingCost:   m.backlog.retrying.deferred.kept.cost,
+		Waiting:       m.backlog.fresh.len() + m.backlog.retrying.n + kept.n,
+		Retrying:      m.backlog.retrying.n + kept.n,
+		Deferred:      kept.n,
+		WaitingCost:   kept.cost,
 		ReplayBytes:   m.settlement.replay.started + m.settlement.replay.unsaved,
 		Settled:       m.settlement.counts.settled,
 		Withdrawn:     m.settlement.counts.withdrawn,
@@ -112,11 +112,11 @@ type counts struct {
 // Lane returns a snapshot of one lane. It returns false if the lane is not up and has no attempts
 // in flight.
 func (m *Machine) Lane(num int32) (LaneStatus, bool) {
-	i, found := m.lanes.find(num)
-	if !found {
+	l := m.lanes.get(num)
+	if l == nil {
 		return LaneStatus{}, false
 	}
-	return m.laneStatus(m.lanes.all[i]), true
+	return m.laneStatus(l), true
 }
 
 func (m *Machine) laneStatus(l *lane) LaneStatus {
