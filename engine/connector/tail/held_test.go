@@ -252,8 +252,9 @@ func TestDeletedFileAtStop(t *testing.T) {
 	}
 }
 
-// TestPositionOfLostFileExpires checks that the position of a deleted file whose rest was lost at a
-// stop expires when the next process has waited for a copy, and that the loss is reported once.
+// TestPositionOfLostFileExpires checks a process that stops before it has read all of a deleted
+// file. The loss is reported once. The position expires when the next process has waited for a
+// copy.
 func TestPositionOfLostFileExpires(t *testing.T) {
 	for _, start := range []string{"beginning", "end"} {
 		t.Run(start, func(t *testing.T) {
