@@ -12,18 +12,18 @@ func TestZeroValues(t *testing.T) {
 		call func()
 		want string
 	}{
-		{func() { _, _ = new(Breaker).Allow() }, "breaker: zero Breaker; make one with breaker.New"},
+		{func() { _, _ = new(Breaker).Allow() }, "zero Breaker; make one with breaker.New"},
 		{func() { _ = new(Breaker).Do(t.Context(), func(context.Context) error { return nil }) },
-			"breaker: zero Breaker; make one with breaker.New"},
-		{func() { new(Breaker).State() }, "breaker: zero Breaker; make one with breaker.New"},
+			"zero Breaker; make one with breaker.New"},
+		{func() { new(Breaker).State() }, "zero Breaker; make one with breaker.New"},
 		{func() { _ = new(Breaker).Budget().Allow(t.Context()) },
-			"breaker: zero Breaker; make one with breaker.New"},
+			"zero Breaker; make one with breaker.New"},
 		{func() { _ = new(Budget).Allow(t.Context()) },
-			"breaker: zero Budget; make one with Breaker.Budget"},
-		{func() { new(Circuit).Allow(0) }, "breaker: zero Circuit; make one with breaker.NewCircuit"},
+			"zero Budget; make one with Breaker.Budget"},
+		{func() { new(Circuit).Allow(0) }, "zero Circuit; make one with breaker.NewCircuit"},
 	} {
-		if got := panicOf(c.call); got != c.want {
-			t.Errorf("panic %q, want %q", got, c.want)
+		if got := panicOf(c.call); got != "breaker: "+c.want {
+			t.Errorf("panic %q, want %q", got, "breaker: "+c.want)
 		}
 	}
 	Call{}.Done(nil) // does nothing

@@ -251,3 +251,37 @@ func TestDeletedFileAtStop(t *testing.T) {
 		})
 	}
 }
+
+// TestPositionOfLostFileExpires checks a process that stops before it has read all of a deleted
+// file. The loss is reported once. The position expires when the next process has waited for a
+// copy.
+func TestPositionOfLostFileExpires(t *testing.T) {
+	for _, start := range []string{"beginning", "end"} {
+		t.Run(start, func(t *testing.T) {
+			bubble(t, func(o *tail.Options) { o.Start = start }, func(t *testing.T, p *fixture) {
+				w := newWriter(t, p.dir, time.Now())
+				p.start(false)
+				p.pump(3 * time.Second)
+				w.append("a.log", 3)
+				p.pump(3 * time.Second)
+				w.append("a.log", 20)
+				stall(3 * time.Second)
+				w.remove("a.log")
+				stall(10 * time.Second)
+				p.kill()
+				lost := p.host.Counted("bytes_vanished")
+				p.start(false)
+				p.pump(5 * time.Second) // shorter than copy_wait
+				before := len(p.saved)
+				p.pump(time.Minute)
+				if after := len(p.saved); before != 1 || after != 0 {
+					t.Errorf("%d positions before copy_wait and %d after it, want 1 and 0", before,
+						after)
+				}
+				if again := p.host.Counted("bytes_vanished"); lost != 680 || again != lost {
+					t.Errorf("%d bytes are lost at the stop, and %d in all; want 680", lost, again)
+				}
+			})
+		})
+	}
+}

@@ -92,7 +92,8 @@ func TestMetricsValues(t *testing.T) {
 		`penstock_source_events_total{event="files_vanished",pipeline="access",route="main",source="spool_dir"} 3`,
 		`penstock_source_events_total{event="files_finished",pipeline="access",route="",source="spool_dir"} 5`,
 		`penstock_route_health{health="running",pipeline="access",route="main"} 1`,
-		`penstock_ready 1`, `penstock_build_info{goversion="` + runtime.Version() + `",version="v0.1.0"} 1`,
+		`penstock_ready 1`,
+		`penstock_build_info{goversion="` + runtime.Version() + `",version="v0.1.0"} 1`,
 		`penstock_source_lag_bytes{pipeline="access",route="main"} 12345`, "go_goroutines ",
 	} {
 		if !strings.Contains(text, want) {
@@ -223,7 +224,8 @@ func TestStatusForm(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 	for _, name := range []string{
-		`"problems":[]`, `"routes":[{"pipeline":"access"`, `"watermark_age_seconds"`, `"round_trip_seconds":0.25`,
+		`"problems":[]`, `"routes":[{"pipeline":"access"`,
+		`"watermark_age_seconds"`, `"round_trip_seconds":0.25`,
 	} {
 		if !strings.Contains(text, name) {
 			t.Errorf("no %s in %s", name, text)
