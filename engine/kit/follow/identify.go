@@ -247,13 +247,21 @@ func (n *identifier) displaced(f *file, seen fileid.File) {
 	}
 }
 
-// recall recognises a file of earlier runs by its stat alone if every route has read all of it.
-// Such files therefore need not be opened at startup.
+// recall recognises a file of earlier runs by its stat alone, if the stat and the stored progress
+// prove that every route has read all of the file. Such a file need not be opened at startup.
 func (n *identifier) recall(f *file) bool {
-	c := n.c
-	e := n.recallable(f.info)
-	unfinished := func(m storedMark) bool { return !m.mark.Finished }
-	if e == nil || e.file != nil || !c.strategy.grows() && slices.ContainsFunc(n.marks(e), unfinished) {
+	c, grows := n.c, n.c.strategy.grows()
+	isUnfinished := func(m storedMark) bool { return !m.mark.Finished }
+	var e *Entry
+	for _, o := range c.ids.at(f.info) {
+		switch {
+		case e == nil && f.info.Birth.known() && o.id.Certain() && n.isWhole(o.text, f.info):
+			e = o
+		case grows && slices.ContainsFunc(n.marks(o), isUnfinished):
+			return false // the data of o may be awaited; only a look at the file shows that
+		}
+	}
+	if e == nil || e.file != nil || !grows && slices.ContainsFunc(n.marks(e), isUnfinished) {
 		return false
 	}
 	n.attach(f, e)
@@ -267,27 +275,6 @@ func (n *identifier) recall(f *file) bool {
 	return true
 }
 
-// recallable returns the identity of the file with the given stat, if the stat and the stored
-// progress prove that every route has read all of the file. Otherwise it returns nil.
-func (n *identifier) recallable(info stat) *Entry {
-	if !info.Birth.known() || len(n.c.readers) == 0 {
-		return nil
-	}
-	var out *Entry
-	for _, e := range n.c.ids.at(info) {
-		if out == nil && e.id.Certain() && n.isWhole(e.text, info) {
-			out = e
-			continue
-		}
-		for _, m := range n.marks(e) {
-			if !m.mark.Finished && n.c.strategy.grows() {
-				return nil // its data may be awaited; only a look at the file shows that
-			}
-		}
-	}
-	return out
-}
-
 // isWhole reports whether every route has stored that all of a file with this stat was delivered.
 func (n *identifier) isWhole(text string, info stat) bool {
 	for _, r := range n.c.readers {
@@ -295,7 +282,7 @@ func (n *identifier) isWhole(text string, info stat) bool {
 			return false
 		}
 	}
-	return true
+	return len(n.c.readers) > 0
 }
 
 func (r *Reader) isWhole(text string, info stat) bool {

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -202,11 +203,7 @@ func (a *watched) findGrown() {
 func (a *watched) hasGrown(info stat) bool {
 	for _, e := range a.c.ids.at(info) {
 		for _, m := range a.c.identify.marks(e) {
-			size := highest(m.mark)
-			if fingerprint := fingerprintOf(m.mark); fingerprint.Packed > 0 {
-				size = fingerprint.Packed
-			}
-			if size < info.Size {
+			if cmp.Or(fingerprintOf(m.mark).Packed, highest(m.mark)) < info.Size {
 				return true
 			}
 		}
