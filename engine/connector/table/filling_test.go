@@ -52,7 +52,7 @@ func TestOrderAfterLateRow(t *testing.T) {
 	}
 }
 
-// failing is a database whose query number `at` fails, before or after its rows were added.
+// failing is a database in which query number `at` fails, before or after its rows were added.
 type failing struct {
 	numbers
 	at    int
@@ -71,8 +71,8 @@ func (d *failing) rows(_ context.Context, r *relation, q rowQuery, f *filling) e
 	return nil
 }
 
-// TestFailureAmongLateRows lets the query of the third late row fail. The two rows before it must be
-// in a span, since rows without a span would be delivered, but read again later.
+// TestFailureAmongLateRows lets the query of the third late row fail. The two rows before it must
+// be in a span, since rows without a span would be delivered, but read again later.
 func TestFailureAmongLateRows(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		d := failing{at: 3, after: after}

@@ -11,8 +11,9 @@ import (
 
 func TestNames(t *testing.T) { names(t, sqliteFixture(t), "", "", `"`) }
 
-// names checks that globs find tables whose names need quotes in the option table, and that such a
-// name can be given in quotes. make creates a schema, which may be "". quote is the quote of SQL.
+// names checks that globs find tables with names that need quotes in the option table, and that
+// this option accepts such names in quotes. make creates a schema, unless it is "". quote is the
+// quote of SQL.
 func names(t *testing.T, w fixture, make, schema, quote string) {
 	if make != "" {
 		execute(t, w.db, make)

@@ -118,8 +118,8 @@ func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling
 
 var errShape = errors.New("the columns are others")
 
-// sameKeys reports whether the order_by columns of a result still have the types at the start of the
-// run. They follow n other columns.
+// sameKeys reports whether the order_by columns of a result still have the types at the start of
+// the run. They follow n other columns.
 func sameKeys(r *relation, now []pgconn.FieldDescription, n int) bool {
 	if len(now) != n+len(r.order) {
 		return false

@@ -97,7 +97,8 @@ func addPlain[T []byte | string](m *rowMaker, kind stream.Kind, value T) {
 }
 
 // number adds a number. A value that is not a JSON number, such as NaN, becomes a text. Zeros before
-// the first digit, which MySQL adds to a ZEROFILL column, are omitted: JSON does not allow them.
+// the first digit are omitted, because JSON does not allow them. MySQL adds them to a ZEROFILL
+// column.
 func (m *rowMaker) number(value []byte) {
 	if c := value[len(value)-1]; c < '0' || c > '9' {
 		m.text(value)

@@ -204,7 +204,7 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 	return err
 }
 
-// collations finds the columns whose collation does not compare texts byte by byte. SQLite reports
+// collations sets the collation of columns that do not compare texts byte by byte. SQLite reports
 // the collations of indexes, but not those of columns. So the query compares texts that differ by
 // case or by a space at the end: a UNION uses the collation of its first SELECT.
 func (d *sqliteFile) collations(ctx context.Context, r *relation) error {

@@ -204,7 +204,10 @@ func jobOf(t *testing.T, m *vfstest.Mem, o Options, source config.Use, routes ..
 		}
 		routes[i] = r
 	}
-	o.FS, o.Log = m, slog.New(slog.DiscardHandler)
+	o.FS = m
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	e, err := New(&config.Config{State: "/state", Pipelines: []config.Pipeline{
 		{Name: "p", Source: source, Routes: routes},
 	}}, o)

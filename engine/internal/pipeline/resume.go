@@ -68,7 +68,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		})
 	}
 	r.resumed = &resumed{marks: held, maybeLost: len(marks) == 0 && o.Keep == 0 && !o.OwnLetters}
-	if behind > 0 {
+	if behind > 0 && !r.resumed.maybeLost { // checkLedger reports a lost ledger
 		r.host.log.Warn("the sink's ledger is behind the local state; the missing data is "+
 			"delivered again", "partitions", behind)
 	}

@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +50,32 @@ func TestEmptyLedgerWhileEverythingWaits(t *testing.T) {
 		run(10 * time.Minute)
 		if !inner.hasAll(append(numbered(9), "letter")) {
 			t.Errorf("delivered %q, want each line and the letter once", inner.got)
+		}
+	})
+}
+
+// TestLostLedgerIsRefused checks the log of a route that does not start because the ledger of its
+// sink was lost. It must not announce that the data is delivered again.
+func TestLostLedgerIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := vfstest.New()
+		reread := &rangeSource{fakeSource: &fakeSource{lines: numbered(9), size: 3}}
+		var log bytes.Buffer
+		o := Options{Once: true, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		run := func() error {
+			var route config.Route
+			route.Sink = use(stream.SinkRole, &ledgerSink{fakeSink: &fakeSink{}})
+			return jobOf(t, m, o, use(stream.SourceRole, reread), route).Run(t.Context())
+		}
+		if err := run(); err != nil {
+			t.Fatal(err)
+		}
+		err := run()
+		if err == nil || !strings.Contains(err.Error(), "is missing or empty") {
+			t.Errorf("a run without the ledger: %v", err)
+		}
+		if strings.Contains(log.String(), "delivered again\"") {
+			t.Errorf("the refused run has logged: %s", &log)
 		}
 	})
 }
