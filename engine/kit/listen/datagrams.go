@@ -90,6 +90,10 @@ func (d *Datagrams) Run(ctx context.Context) error {
 	group.Go("submit", func(ctx context.Context) error { return d.submit(ctx, c) })
 	group.Go("drops", func(ctx context.Context) error { return d.watchDrops(ctx, c.LocalAddr()) })
 	<-group.Context().Done()
+	select { // the datagrams that the system still has are received, and counted as dropped below
+	case <-d.empty(c):
+	case <-time.After(2 * lastTime): // receive has failed
+	}
 	d.countSystemDrops(c.LocalAddr()) // the system forgets them when the socket is closed
 	closed := c.Close()
 	if d.Network == "unixgram" {
