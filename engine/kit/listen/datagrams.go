@@ -90,6 +90,7 @@ func (d *Datagrams) Run(ctx context.Context) error {
 	group.Go("submit", func(ctx context.Context) error { return d.submit(ctx, c) })
 	group.Go("drops", func(ctx context.Context) error { return d.watchDrops(ctx, c.LocalAddr()) })
 	<-group.Context().Done()
+	d.awaitEmpty(c)                   // the arrived datagrams count as dropped below
 	d.countSystemDrops(c.LocalAddr()) // the system forgets them when the socket is closed
 	closed := c.Close()
 	if d.Network == "unixgram" {
@@ -158,6 +159,16 @@ func (d *Datagrams) empty(c net.PacketConn) (emptied <-chan struct{}) {
 	d.emptied = make(chan struct{})
 	_ = c.SetReadDeadline(past) // the running read returns, even if the socket is closed
 	return d.emptied
+}
+
+// awaitEmpty empties the socket. It returns earlier if receive has failed.
+func (d *Datagrams) awaitEmpty(c net.PacketConn) {
+	limit := time.NewTimer(2 * lastTime)
+	defer limit.Stop()
+	select {
+	case <-d.empty(c):
+	case <-limit.C:
+	}
 }
 
 // receiveRest does what empty has asked for.

@@ -44,6 +44,39 @@ func TestDatagramsAtStop(t *testing.T) {
 	}
 }
 
+// TestArrivedAtStop checks datagrams that the system has received, and that the source has not read
+// when it stops. They must be counted as dropped.
+func TestArrivedAtStop(t *testing.T) {
+	h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
+	in, err := intake.New(intake.Options{Name: "test"}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	const sent = 100
+	d := &Datagrams{Network: "udp", Address: "127.0.0.1:0", Intake: in, Host: h}
+	d.Bound = func(a net.Addr) {
+		client, err := net.Dial("udp", a.String())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer client.Close()
+		for range sent {
+			if _, err := client.Write([]byte("datagram")); err != nil {
+				t.Error(err)
+			}
+		}
+		cancel() // nothing is submitted
+	}
+	if err := d.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if dropped := h.Counted("datagrams_dropped"); dropped != sent {
+		t.Errorf("%d datagrams are counted as dropped, want %d", dropped, sent)
+	}
+}
+
 // waitingConn has datagrams that the system has received, but that are not read until the deadline
 // of the reads is set. Afterwards it gets no datagrams until it is closed.
 type waitingConn struct {
