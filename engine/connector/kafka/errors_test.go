@@ -119,6 +119,7 @@ func TestVerdicts(t *testing.T) {
 		{kerr.MessageTooLarge, verdict.Refused, verdict.Refused},
 		{kerr.InvalidRecord, verdict.Refused, verdict.Refused},
 		{kerr.UnknownTopicOrPartition, verdict.Misconfigured, verdict.Refused},
+		{kerr.UnknownTopicID, verdict.Misconfigured, verdict.Misconfigured},
 		{kerr.InvalidTopicException, verdict.Misconfigured, verdict.Refused},
 		{kerr.TopicAuthorizationFailed, verdict.Misconfigured, verdict.Misconfigured},
 		{kerr.SaslAuthenticationFailed, verdict.Misconfigured, verdict.Misconfigured},

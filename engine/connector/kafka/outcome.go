@@ -13,7 +13,8 @@ import (
 )
 
 // judge classifies the error of sending one record. Set byRecord if each record determines its
-// topic. An unknown topic is then a fault of the record, and otherwise of the configuration.
+// topic. An unknown topic is then a fault of the record, and otherwise of the configuration. An
+// unknown topic id is no fault of the record: the topic was created again.
 func judge(err error, byRecord bool) verdict.Verdict {
 	_, bad := errors.AsType[*messages.RecordError](err)
 	switch {
@@ -21,6 +22,8 @@ func judge(err error, byRecord bool) verdict.Verdict {
 		return verdict.Accepted
 	case bad, isRefusal(err):
 		return verdict.Refused
+	case errors.Is(err, kerr.UnknownTopicID):
+		return verdict.Misconfigured
 	case byRecord && (isUnknownTopic(err) || errors.Is(err, kerr.InvalidTopicException)):
 		return verdict.Refused
 	case isUnknownTopic(err), isFatal(err), isAny(err, kerr.InvalidTopicException,

@@ -2,11 +2,14 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
@@ -27,6 +30,10 @@ type TopicSink struct {
 	log    *clientLog
 	client *kgo.Client
 	makers sync.Pool // of *messageMaker
+
+	recreated chan string // name of a topic that was deleted and created again; buffer of 1
+	closed    chan struct{}
+	closing   sync.Once
 }
 
 // sinkCounters are the counters that are shown, with the value 0, even before the first delivery.
@@ -42,7 +49,8 @@ func NewSink(o SinkOptions, h stream.Host) (*TopicSink, error) {
 			return nil, err
 		}
 	}
-	s := &TopicSink{o: o, host: h, log: newClientLog(h.Log())}
+	s := &TopicSink{o: o, host: h, log: newClientLog(h.Log()),
+		recreated: make(chan string, 1), closed: make(chan struct{})}
 	s.makers.New = func() any { return newMessageMaker(&s.o) }
 	for _, name := range sinkCounters {
 		h.Count(name, 0)
@@ -62,7 +70,37 @@ const maxBuffered = 64 << 20
 // name is fixed.
 func (s *TopicSink) Open(ctx context.Context, o stream.SinkOptions) error {
 	_, err := s.open(ctx, o, s, kgo.AllowIdempotentProduceCancellation())
+	if err == nil {
+		s.host.Go("kafka/topics", s.watchTopics)
+	}
 	return err
+}
+
+// watchTopics makes the engine open the sink again when a topic was deleted and created again. The
+// producer does not write to the new topic: the new topic has another id, and no sequence numbers
+// of this producer.
+func (s *TopicSink) watchTopics(ctx context.Context) error {
+	select {
+	case topic := <-s.recreated:
+		return &stream.ReopenError{Err: fmt.Errorf("topic %q was deleted and created again", topic)}
+	case <-s.closed:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// reportRecreated informs watchTopics if a record has failed because its topic was created again.
+func (s *TopicSink) reportRecreated(d *delivery) {
+	i := slices.IndexFunc(d.fates, func(err error) bool {
+		return errors.Is(err, kerr.UnknownTopicID)
+	})
+	if i < 0 {
+		return
+	}
+	select {
+	case s.recreated <- d.records[i].Topic:
+	default: // another topic was reported already
+	}
 }
 
 // open implements Open with the worker w and a further option of the producer. It returns the id of
@@ -112,6 +150,7 @@ func (s *TopicSink) check(ctx context.Context) (cluster string, err error) {
 
 // Close implements stream.Sink.
 func (s *TopicSink) Close() error {
+	s.closing.Do(func() { close(s.closed) })
 	if s.client != nil {
 		s.client.Close()
 	}
@@ -137,6 +176,7 @@ func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	case <-ctx.Done():
 		return stream.Report{}, context.Cause(ctx)
 	}
+	s.reportRecreated(d)
 	err := settle(b, kept, d.fates, s.o.topic != nil)
 	verdict.Count(s.host, err, len(kept), bytes)
 	return stream.Report{}, err

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,10 +61,16 @@ func valuesOf(records []*kgo.Record) (out []string) {
 // newSink opens a sink with options, and returns its worker.
 func newSink(t *testing.T, c *cluster, set func(*kafka.SinkOptions)) stream.Worker {
 	t.Helper()
+	return newSinkOn(t, connectortest.NewHost(t), c, set)
+}
+
+func newSinkOn(t *testing.T, h stream.Host, c *cluster,
+	set func(*kafka.SinkOptions)) stream.Worker {
+	t.Helper()
 	o := kafka.DefaultSinkOptions()
 	o.Brokers, o.Topic, o.Format = c.seeds(), "out", "raw"
 	set(o)
-	sink, err := kafka.NewSink(*o, connectortest.NewHost(t))
+	sink, err := kafka.NewSink(*o, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +108,32 @@ func TestSinkSuite(t *testing.T) {
 			Received: func(*testing.T) []string { return valuesOf(c.consume("out")) },
 		}
 	}})
+}
+
+// TestSinkOfRecreatedTopic checks that the sink asks to be opened again when its topic was deleted
+// and created again. The producer keeps the id of the deleted topic.
+func TestSinkOfRecreatedTopic(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, kfake.SeedTopics(1, "out"))
+	h := connectortest.NewHost(t)
+	w := newSinkOn(t, h, c, func(*kafka.SinkOptions) {})
+	if err := deliver(t, w, streamtest.Lines("a")); err != nil {
+		t.Fatal(err)
+	}
+	c.recreate("out", 1)
+	until(t, "the request to open the sink again", func() bool {
+		_ = deliver(t, w, streamtest.Lines("b"))
+		select {
+		case <-h.Failed():
+			return true
+		default:
+			return false
+		}
+	})
+	err := h.Stop()
+	if _, ok := errors.AsType[*stream.ReopenError](err); !ok {
+		t.Errorf("%v, want a ReopenError", err)
+	}
 }
 
 // TestKeysAndHeaders checks that records with the same key stay in one partition and in order. A
