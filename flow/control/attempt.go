@@ -16,6 +16,7 @@ type attempt struct {
 
 	ofSuspect bool // of a suspect (see suspects): takes no place in the window
 	isHedge   bool // it is a second attempt, see Hedge
+	isProbe   bool // of the breaker of its lane, or of the global backoff
 	tookToken bool // took a token of the budget
 
 	sent     time.Duration

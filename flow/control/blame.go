@@ -280,10 +280,9 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// isProbe reports whether attempt a is a running probe: that of its paused lane, or the only one
-// while all lanes are paused (the global backoff).
+// isProbe reports whether attempt a is a probe of its paused lane, or of the global backoff.
 func (ev *evidence) isProbe(a *attempt) bool {
-	return a == a.lane.br.probe || a == ev.lanes.global.probe
+	return a.lane.br.isProbe(a) || a.isProbe && ev.lanes.global.active
 }
 
 // recordFailure notes that attempt a has just failed or become overdue. It reports whether the

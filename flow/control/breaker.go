@@ -74,6 +74,12 @@ func (g *breakerGate) isCautious() bool {
 // shut reports whether the lane gets only probes.
 func (b *breaker) shut() bool { return b.state != breakerClosed }
 
+// isProbe reports whether attempt a is a probe that was sent since the lane was paused. It need not
+// be the last one: the next probe may follow while one hangs.
+func (b *breaker) isProbe(a *attempt) bool {
+	return b.shut() && a.isProbe && a.sent >= b.opened
+}
+
 const (
 	defaultFailures = 3
 	// share of bad data from which failures among deliveries are weak evidence against a lane
@@ -163,7 +169,7 @@ func (bs *breakers) recordSuccess(l *lane, a *attempt) {
 	b.alive = true
 	switch {
 	case !b.shut():
-	case a == b.probe:
+	case b.isProbe(a) && !a.overdue:
 		bs.close(l)
 	case b.fault != Misconfigured && b.probe == nil && (b.fault == TimedOut || a.sent >= b.failed):
 		// A late success: probe the lane at once. The window from before the failures is outdated,
@@ -186,14 +192,22 @@ func (bs *breakers) recordFailure(l *lane, a *attempt, why Outcome) {
 	b.alive = b.alive || why != TimedOut
 	l.failureRate += failureWeight * (1 - l.failureRate)
 	bs.extendStreak(l, a, why)
+	bs.planNextProbe(a, why)
+	switch {
+	case b.isProbe(a):
+		b.fault = why
+	case !b.shut() && l.isUp():
+		bs.openIfDue(l, why)
+	}
+}
+
+// planNextProbe plans the next probe if attempt a is the last one, and has failed or hangs.
+func (bs *breakers) planNextProbe(a *attempt, why Outcome) {
 	if a == bs.lanes.global.probe {
 		bs.globalProbeFailed(why)
 	}
-	switch {
-	case a == b.probe && b.shut():
-		bs.probeFailed(l, why)
-	case !b.shut() && l.isUp():
-		bs.openIfDue(l, why)
+	if a == a.lane.br.probe && a.lane.br.shut() {
+		bs.probeFailed(a.lane, why)
 	}
 }
 
@@ -234,7 +248,6 @@ func (bs *breakers) globalProbeFailed(why Outcome) {
 func (bs *breakers) probeFailed(l *lane, why Outcome) {
 	b := &l.br
 	b.probe = nil
-	b.fault = why
 	if bs.probeAgainNow(&b.probes, why) {
 		return
 	}
@@ -389,11 +402,13 @@ func (bs *breakers) throttle(a *attempt) {
 	if a.canceled {
 		return
 	}
-	if l.br.probe == a {
-		bs.close(l)
-	}
-	if bs.lanes.global.probe == a {
-		bs.endGlobalBackoff(l)
+	if !a.overdue {
+		if l.br.isProbe(a) {
+			bs.close(l)
+		}
+		if a.isProbe && bs.lanes.global.active {
+			bs.endGlobalBackoff(l)
+		}
 	}
 	t := &l.throttle
 	l.limit.countRefusal()

@@ -234,7 +234,7 @@ func (t *attempts) timeout(a *attempt) {
 	if window && !explained && !overtaken && !l.hanging.isRecent() {
 		l.win.OnTimeout(t.now, a.cost)
 		l.win.refresh()
-		if a != l.br.probe && a != t.lanes.global.probe {
+		if !t.evidence.isProbe(a) {
 			l.est.double(t.now, a.sent) // for a probe, the breaker doubles the wait
 		}
 	}

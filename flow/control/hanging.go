@@ -175,7 +175,7 @@ func (t *attempts) giveUpOvertaken(l *lane) {
 }
 
 // giveUpPlace makes attempt a, which probably hangs, give up its place in the window, within the
-// limit that [hanging] describes. A probe counts as failed then, so that the next one can follow.
+// limit that [hanging] describes. If it is a probe, the next one may follow, as after a failed probe.
 func (t *attempts) giveUpPlace(a *attempt) {
 	l := a.lane
 	if !a.placed {
@@ -195,8 +195,8 @@ func (t *attempts) giveUpPlace(a *attempt) {
 	t.endPlace(a)
 	l.hanging.exclude(a)
 	t.hung(a)
-	if t.evidence.isProbe(a) {
-		t.breakers.recordFailure(l, a, TimedOut)
+	if !a.canceled {
+		t.breakers.planNextProbe(a, TimedOut)
 	}
 	t.lanes.refresh(l)
 }

@@ -24,6 +24,7 @@ func (d *dispatcher) sendProbes(out []Command) []Command {
 
 // markProbe makes the attempt that was just started at l the probe of its breaker.
 func (d *dispatcher) markProbe(l *lane) {
+	d.attempts.last.isProbe = true
 	l.br.probe = d.attempts.last
 	d.lanes.refresh(l)
 }
@@ -39,6 +40,7 @@ func (d *dispatcher) sendGlobalProbe(out []Command) []Command {
 	}
 	d.backlog.leave(it)
 	out = d.attempts.start(it, l, Probe, out)
+	d.attempts.last.isProbe = true
 	d.lanes.global.probe = d.attempts.last
 	if l.br.shut() {
 		d.markProbe(l)
