@@ -61,6 +61,8 @@ func (z *dormant) begin(r *Reader, m stream.Mark, id fileid.ID, p fileid.Fingerp
 	switch {
 	case !ok, stored.Finished == grows || !grows && !c.o.Keep:
 		return false
+	case p.Moved != (fileid.Key{}): // only an identity reserves the id at the former place
+		return false
 	case d != nil && d.text == m.Part.ID:
 		return true // joined compares it with m
 	case d != nil && d.birth >= info.Birth: // the inode was reused, or the file has two ids

@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -48,28 +49,55 @@ func TestDeletedFileIsIdentifiedAfterItsDataMoved(t *testing.T) {
 // header of column names. Its data moves to a copy and keeps the id derived from that line. The
 // next process must give the file's new content another id.
 func TestIDOfMovedDataIsNotGivenAgain(t *testing.T) {
+	for _, name := range []string{"a.log.1", "a-1.log"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testIDOfMovedData(t, name) })
+		})
+	}
+}
+
+func testIDOfMovedData(t *testing.T, copied string) {
+	d, a, b := twoRoutes(t, follow.Growing{})
+	d.put(t, "a.log", "0 head\n")
+	turns(t, 1, 2*time.Second, a, b)
+	d.put(t, "a.log", "1 one\n")
+	turns(t, 1, 2*time.Second, a, b)
+	d.put(t, copied, "0 head\n1 one\n")
+	d.empty(t, "a.log")
+	turns(t, 1, 10*time.Second, a, b)
+	wantLines(t, d, a, b, "0 head", "1 one")
+	stop(t, a, b)
+	a2, b2 := d.restarted(t, a, b)
+	d.put(t, "a.log", "0 head\n")
+	turns(t, 1, 10*time.Second, a2, b2)
+	wantLines(t, d, a2, b2, "0 head")
+	d.put(t, "a.log", "2 two\n")
+	d.put(t, copied, "3 three\n")
+	turns(t, 1, 10*time.Second, a2, b2)
+	wantLines(t, d, a2, b2, "0 head", "2 two", "3 three")
+	d.wantNoLoss(t)
+	if a2.ids["2 two"] == a2.ids["3 three"] {
+		t.Errorf("two files have the id %s", a2.ids["2 two"])
+	}
+}
+
+// TestIDOfMovedEqualLines is the same for a log of equal lines: the new content begins like the old
+// one, and is longer.
+func TestIDOfMovedEqualLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.log", "0 head\n")
+		d.put(t, "a.log", strings.Repeat("tick\n", 400))
 		turns(t, 1, 2*time.Second, a, b)
-		d.put(t, "a.log", "1 one\n")
-		turns(t, 1, 2*time.Second, a, b)
-		d.put(t, "a.log.1", "0 head\n1 one\n")
+		d.put(t, "a-1.log", strings.Repeat("tick\n", 400))
 		d.empty(t, "a.log")
-		turns(t, 1, 10*time.Second, a, b)
-		wantLines(t, d, a, b, "0 head", "1 one")
+		turns(t, 2, 10*time.Second, a, b)
 		stop(t, a, b)
 		a2, b2 := d.restarted(t, a, b)
-		d.put(t, "a.log", "0 head\n")
-		turns(t, 1, 10*time.Second, a2, b2)
-		wantLines(t, d, a2, b2, "0 head")
-		d.put(t, "a.log", "2 two\n")
-		d.put(t, "a.log.1", "3 three\n")
-		turns(t, 1, 10*time.Second, a2, b2)
-		wantLines(t, d, a2, b2, "0 head", "2 two", "3 three")
-		d.wantNoLoss(t)
-		if a2.ids["2 two"] == a2.ids["3 three"] {
-			t.Errorf("two files have the id %s", a2.ids["2 two"])
+		d.put(t, "a.log", strings.Repeat("tick\n", 500))
+		turns(t, 3, 10*time.Second, a2, b2)
+		if len(a.lines) != 400 || len(b.lines) != 400 || len(a2.lines) != 500 || len(b2.lines) != 500 {
+			t.Errorf("%d and %d lines, then %d and %d, want 400, then 500", len(a.lines),
+				len(b.lines), len(a2.lines), len(b2.lines))
 		}
 	})
 }
