@@ -100,6 +100,9 @@ func (d *document) hideWords(value string) {
 
 // hidePart masks secret, which is a part of the value of n, in messages about d.
 func (d *document) hidePart(n *yaml.Node, secret string) {
+	if len(secret) >= leastHidden { // as a whole, too: it may have short words
+		d.hidden = append(d.hidden, secret)
+	}
 	d.hideWords(secret)
 	if _, rest := d.lineAt(n.Line, n.Column); !strings.Contains(rest, secret) {
 		d.maskQuoted(n) // n has escapes or several lines
@@ -147,9 +150,15 @@ func (d *document) maskQuoted(n *yaml.Node) {
 		return
 	}
 	_, rest := d.lineAt(n.Line, n.Column)
+	rest = rest[len(properties.FindString(rest)):]
 	all := quotedAll.FindString(strings.Join(append([]string{rest}, d.lines[n.Line:]...), "\n"))
 	if first, _, _ := strings.Cut(all, "\n"); first != "" {
-		d.shown[n.Line-1] = strings.ReplaceAll(d.shown[n.Line-1], first, stream.Masked)
+		shown, want := &d.shown[n.Line-1], stream.Masked+rest[len(first):]
+		if before, found := strings.CutSuffix(*shown, rest); found {
+			*shown = before + want
+		} else if !strings.HasSuffix(*shown, want) { // a later part of the line is masked already
+			*shown = strings.ReplaceAll(*shown, first, stream.Masked)
+		}
 	}
 	for i := range strings.Count(all, "\n") {
 		d.shown[n.Line+i] = stream.Masked

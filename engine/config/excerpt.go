@@ -66,7 +66,9 @@ var (
 	secretKey = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(\s+|$)`)
 	firstKey  = regexp.MustCompile(`^(?:\{\s*)?([a-z_]+):(?:\s|$)`)
 	quotedAll = regexp.MustCompile(`(?s)^("(\\.|[^"\\])*"|'(''|[^'])*')`)
-	variable  = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
+	// properties matches the anchor and the tag of a value.
+	properties = regexp.MustCompile(`^([&!]\S*\s+)*`)
+	variable   = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
 	// bareUser matches user and password of a URL without a scheme.
 	bareUser = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@")
 )

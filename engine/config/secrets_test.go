@@ -43,6 +43,10 @@ func TestSecretForms(t *testing.T) {
 		"a long escape":        {`run: {env: ["A=\u0073s3cret"]}`, "env: [***]"},
 		"single quotes":        {`run: {env: ['A=it''s s3cret']}`, "env: [***]"},
 		"several lines":        {"run: {env: [\"A=a\n\n      s3cret\"]}", "env: [***"},
+		"short words":          {`run: {env: ["A=s3cret 12 ab"]}`, `env: ["A=***"]`},
+		"an anchor":            {`run: {env: [&x "A=x\x33s3cret"]}`, "env: [&x ***]"},
+		"a tag":                {`run: {env: [!!str "A=x\x33s3cret"]}`, "env: [!!str ***]"},
+		"an equal value":       {`http: {password: "", x: ""}`, `x: ""`},
 		"an escape in the key": {`http: {"pass\x77ord": "\u0073s3cret", x: 1}`, `: ***, x: 1`},
 	} {
 		text := "pipelines:\n  a:\n    source: {spool_dir: {path: p}}\n    sink: {" + c.sink + "}\n"

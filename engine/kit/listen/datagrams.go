@@ -178,6 +178,9 @@ func (d *Datagrams) receiveRest(c net.PacketConn, buf []byte) {
 		begun := time.Now()
 		_ = c.SetReadDeadline(last.deadline(begun))
 		n, err := d.receiveOne(c, buf)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			n = max(n, 1) // a datagram may be empty
+		}
 		last.add(n, time.Since(begun))
 		if errors.Is(err, net.ErrClosed) || last.ended() {
 			break

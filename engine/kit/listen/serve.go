@@ -67,6 +67,9 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		if kind != ordinaryRead {
 			last.add(n, time.Since(begun))
 		}
+		if kind == checkRead && n > 0 { // the connection stays; the next check has its own limits
+			last = lastReads{spent: s.drainedFor()}
+		}
 		records, wrong := f.Frame(n)
 		if records.Len() > 0 && s.Intake.Add(ctx, records) != nil { // the source stops
 			h.Count("bytes_discarded", int64(f.Pending()))

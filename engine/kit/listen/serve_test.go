@@ -165,6 +165,43 @@ func TestSlowDrain(t *testing.T) {
 	})
 }
 
+// TestManyChecks checks that a busy connection stays open although others often need its place: each
+// check has its own limits.
+func TestManyChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
+		in, err := intake.New(intake.Options{Name: "test"}, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := net.Pipe()
+		s := &Streams{Intake: in, Host: h, IdleTime: time.Hour, Framer: func(string) Framer {
+			return &lines{intake.NewCutter(100, '\n', 0)}
+		}}
+		s.open = map[net.Conn]bool{server: false}
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			s.pump(t.Context(), server, func(bool) {})
+		}()
+		const records = 600
+		for n := range records {
+			s.check(server)
+			time.Sleep(lastWait / 2)
+			if _, err := client.Write([]byte("x\n")); err != nil {
+				t.Errorf("record %d: %v", n, err)
+				break
+			}
+		}
+		_ = client.Close()
+		<-read
+		if got := in.Held() / (2 + intake.RecordOverhead); got != records {
+			t.Errorf("%d of %d records were submitted", got, records)
+		}
+		_ = server.Close()
+	})
+}
+
 // lines is a Framer for lines.
 type lines struct{ *intake.Cutter }
 
