@@ -121,6 +121,10 @@ func (d *mysqlServer) describe(ctx context.Context, s subject) (*relation, error
 	r := &relation{name: s.String(), from: "(" + s.query + "\n)"}
 	if s.query == "" {
 		name, err := sqltable.ParseName(s.name, true)
+		if err != nil && !strings.Contains(s.name, `"`) { // several dots: the first ends the database
+			name.Schema, name.Table, _ = strings.Cut(s.name, ".")
+			err = nil
+		}
 		if err != nil {
 			return nil, err
 		}

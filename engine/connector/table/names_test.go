@@ -69,4 +69,32 @@ func databaseName(t *testing.T, w fixture, server *connectortest.Server) {
 			t.Errorf("%s: read %v, %v", name, texts, err)
 		}
 	}
+	// Without quotes, the first dot ends the name of the database.
+	execute(t, w.db, "CREATE TABLE `test`.`t.u` (id integer PRIMARY KEY)")
+	r, err := w.open(t, true, nil, ofTable("test.t.u"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if texts, _, err := drain(t, r); err != nil || len(texts) > 0 {
+		t.Errorf("read %v, %v", texts, err)
+	}
+}
+
+// TestUnknownCollation checks a table that has a column with a collation of another program, such
+// as one of Android.
+func TestUnknownCollation(t *testing.T) {
+	w := sqliteFixture(t)
+	execute(t, w.db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
+	execute(t, w.db, "INSERT INTO t VALUES (1, 'x')")
+	execute(t, w.db, "PRAGMA writable_schema=ON")
+	execute(t, w.db, "UPDATE sqlite_schema SET sql = 'CREATE TABLE t (id INTEGER PRIMARY KEY, "+
+		"a TEXT COLLATE LOCALIZED)' WHERE name = 't'")
+	r, err := w.open(t, true, nil, ofTable("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`{"id":1,"a":"x"}`}
+	if texts, _, err := drain(t, r); err != nil || !slices.Equal(texts, want) {
+		t.Errorf("read %v, %v", texts, err)
+	}
 }

@@ -219,6 +219,9 @@ func (d *sqliteFile) collations(ctx context.Context, r *relation) error {
 			}
 		}), "SELECT count(*) FROM (SELECT "+sqltable.Quote(c.name)+" FROM "+r.from+
 			" WHERE 0 UNION SELECT 'a' UNION SELECT 'A' UNION SELECT 'a ')")
+		if _, ok := errors.AsType[*sqlite.Error](err); ok && !d.transient(err) {
+			c.collate, err = " COLLATE BINARY", nil // a collation of another program
+		}
 		if err != nil {
 			return err
 		}
