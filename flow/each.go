@@ -15,10 +15,9 @@ import (
 //
 // The error of deliver is the outcome, as for [Worker]; see [HTTPOutcome]. After a failed delivery
 // the value is sent again, to another lane or after a delay, until it is delivered. So deliver may
-// get a value twice. To give a value up, return a [*Rejected]. An error that is none of the outcome
-// types but wraps an error with a method Permanent() bool that returns true, such as one of
-// retry.Permanent, counts as a Rejected. The context of a call ends when it takes longer than
-// [DefaultAbandon].
+// get a value twice. To give a value up, return a [*Rejected]: errors that are marked by other
+// packages, such as retry.Permanent, count as failures that may pass. The context of a call ends
+// when it takes longer than [DefaultAbandon].
 //
 // Each returns early, after all calls of deliver have returned, if
 //   - ctx ends: the error wraps its cause and the last failure of deliver,
@@ -52,7 +51,7 @@ func Each[T any](ctx context.Context, seq iter.Seq[T], lanes []string,
 	}
 	for _, name := range lanes {
 		worker := WorkerFunc[T](func(ctx context.Context, a Attempt[T]) (Report, error) {
-			return Report{}, rejectPermanent[T](deliver(ctx, name, a.Value))
+			return Report{}, deliver(ctx, name, a.Value)
 		})
 		o.Lanes = append(o.Lanes, Lane[T]{Name: name, Worker: worker})
 	}
@@ -73,18 +72,4 @@ func Each[T any](ctx context.Context, seq iter.Seq[T], lanes []string,
 		return fmt.Errorf("flow: each: %w; the last failure: %w", err, last)
 	}
 	return err
-}
-
-// rejectPermanent returns err as a Rejected if it is permanent and none of the outcome types.
-func rejectPermanent[T any](err error) error {
-	if e, ok := errors.AsType[permanent](err); ok && e.Permanent() && typed[T](err) == nil {
-		return &Rejected{Err: err}
-	}
-	return err
-}
-
-// permanent is implemented by the errors of package retry.
-type permanent interface {
-	error
-	Permanent() bool
 }

@@ -82,15 +82,6 @@ func TestEachEndsEarly(t *testing.T) {
 			}
 			return nil
 		}, counted(100), is[*Rejected], "set Options.DeadLetter"},
-		"permanent": {func(_ context.Context, _ string, v int) error {
-			if v == 7 {
-				return fmt.Errorf("store: %w", permanentError{})
-			}
-			return nil
-		}, counted(100), is[permanentError], "rejected: store: no such table"},
-		"misconfigured by a permanent error": {func(context.Context, string, int) error {
-			return &Misconfigured{Err: permanentError{}}
-		}, counted(100), is[*Misconfigured], `flow: no lane can deliver: lane "`},
 		"panic": {func(_ context.Context, _ string, v int) error {
 			if v == 7 {
 				panic(errRefused)
@@ -125,12 +116,6 @@ func TestEachEndsEarly(t *testing.T) {
 		})
 	}
 }
-
-// permanentError is an error like those of retry.Permanent.
-type permanentError struct{}
-
-func (permanentError) Error() string   { return "no such table" }
-func (permanentError) Permanent() bool { return true }
 
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
