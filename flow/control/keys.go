@@ -108,7 +108,7 @@ func (b *backlog) markBlocking(it *item) {
 }
 
 // blockedByFailed returns the amount of all new items that are blocked by the order of their keys.
-// It returns 0 if no item with keys has failed or is overdue (see markHolding). These new items
+// It returns 0 if no item with keys has failed or is overdue (see markBlocking). These new items
 // count against Config.Waiting instead of Config.Ahead, so that the machine still requests items of
 // other keys.
 func (b *backlog) blockedByFailed() (a amount) {
