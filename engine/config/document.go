@@ -101,7 +101,7 @@ func (d *document) hideWords(value string) {
 // hidePart masks secret, which is a part of the value of n, in messages about d.
 func (d *document) hidePart(n *yaml.Node, secret string) {
 	if len(secret) >= leastHidden { // as a whole, too: it may have short words
-		d.hidden = append(d.hidden, secret)
+		d.hidden = slices.Insert(d.hidden, 0, secret)
 	}
 	d.hideWords(secret)
 	if _, rest := d.lineAt(n.Line, n.Column); !strings.Contains(rest, secret) {

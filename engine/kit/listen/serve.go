@@ -67,7 +67,8 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		if kind != ordinaryRead {
 			last.add(n, time.Since(begun))
 		}
-		if kind == checkRead && n > 0 { // the connection stays; the next check has its own limits
+		if kind == checkRead && n > 0 {
+			// The connection stays, and the next check has its own limits.
 			last = lastReads{spent: s.drainedFor()}
 		}
 		records, wrong := f.Frame(n)
