@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// probing is a model with one lane whose breaker is open. Attempts hung before the breaker opened.
+// probing is a model with one lane and an open breaker. Attempts hung before the breaker opened.
 type probing struct {
 	*model
 	known map[uint64]bool // attempts before the probe that nextProbe returns

@@ -165,8 +165,8 @@ func TestSlowDrain(t *testing.T) {
 	})
 }
 
-// TestManyChecks checks that a busy connection stays open although others often need its place: each
-// check has its own limits.
+// TestManyChecks checks that a busy connection stays open although others often need its place.
+// Each check has its own limits.
 func TestManyChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
