@@ -16,3 +16,6 @@ func (c *Catalogue) EndRun() { c.stop() }
 // ClosedForRoom returns the number of files that were closed to make room for others and may become
 // dormant.
 func (c *Catalogue) ClosedForRoom() int { return len(c.handles.closedForRoom) }
+
+// Dormant returns the number of dormant files.
+func (c *Catalogue) Dormant() int { return len(c.dormant.table.byKey) }

@@ -1,0 +1,80 @@
+package follow_test
+
+import (
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// TestDormantAtStart starts a process whose first route has delivered all of a file, so that the
+// file is dormant before the first listing. The second route may know the file in another way. Each
+// route must read exactly the lines that it lacks.
+func TestDormantAtStart(t *testing.T) {
+	// again adds a second id of the file, as an old state may have it.
+	again := func(t *testing.T, marks map[string]stream.Mark) {
+		for text, m := range maps.Clone(marks) {
+			id, err := fileid.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id.Gen++
+			m.Part.ID = id.String()
+			marks[m.Part.ID] = m
+		}
+	}
+	for name, c := range map[string]struct {
+		change  func(t *testing.T, a, b map[string]stream.Mark)
+		behind  bool // b lacks a line
+		dormant int
+	}{
+		"equal":            {func(*testing.T, map[string]stream.Mark, map[string]stream.Mark) {}, false, 1},
+		"no progress in b": {func(_ *testing.T, _, b map[string]stream.Mark) { clear(b) }, false, 1},
+		"b is behind":      {func(*testing.T, map[string]stream.Mark, map[string]stream.Mark) {}, true, 1},
+		"two ids in a":     {func(t *testing.T, a, _ map[string]stream.Mark) { again(t, a) }, false, 0},
+		"two ids in b":     {func(t *testing.T, _, b map[string]stream.Mark) { again(t, b) }, false, 1},
+		"other id in b": {func(t *testing.T, a, b map[string]stream.Mark) {
+			again(t, b)
+			for id := range a {
+				delete(b, id)
+			}
+		}, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", "1 one\n")
+				turns(t, 1, 2*time.Second, a, b)
+				d.put(t, "a.log", "2 two\n")
+				turns(t, 1, 2*time.Second, a)
+				if !c.behind {
+					turns(t, 1, 2*time.Second, b)
+				}
+				stop(t, a, b)
+				c.change(t, a.marks, b.marks)
+				s := d.set(follow.Growing{})
+				a2 := newRoute(t, s, a.marks)
+				if got := s.Dormant(); got != c.dormant {
+					t.Errorf("%d files are dormant, want %d", got, c.dormant)
+				}
+				b2 := newRoute(t, s, b.marks)
+				turns(t, 2, 5*time.Second, a2, b2)
+				d.put(t, "a.log", "3 three\n")
+				turns(t, 2, 5*time.Second, a2, b2)
+				a2.want(t, d, "3 three")
+				switch {
+				case len(b.marks) == 0:
+					b2.want(t, d, "1 one", "2 two", "3 three")
+				case c.behind:
+					b2.want(t, d, "2 two", "3 three")
+				default:
+					b2.want(t, d, "3 three")
+				}
+			})
+		})
+	}
+}
