@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestDormantAtStart starts a process whose first route has delivered all of a file, so that the
-// file is dormant before the first listing. The second route may know the file in another way. Each
-// route must read exactly the lines that it lacks.
+// TestDormantAtStart starts a process. Its first route has delivered all of a file, so the file is
+// dormant before the first listing. The second route may know the file in another way. Each route
+// must read exactly the lines that it lacks.
 func TestDormantAtStart(t *testing.T) {
 	// again adds a second id of the file, as an old state may have it.
 	again := func(t *testing.T, marks map[string]stream.Mark) {
@@ -27,17 +27,18 @@ func TestDormantAtStart(t *testing.T) {
 			marks[m.Part.ID] = m
 		}
 	}
+	type marks = map[string]stream.Mark
 	for name, c := range map[string]struct {
-		change  func(t *testing.T, a, b map[string]stream.Mark)
+		change  func(t *testing.T, a, b marks)
 		behind  bool // b lacks a line
 		dormant int
 	}{
-		"equal":            {func(*testing.T, map[string]stream.Mark, map[string]stream.Mark) {}, false, 1},
-		"no progress in b": {func(_ *testing.T, _, b map[string]stream.Mark) { clear(b) }, false, 1},
-		"b is behind":      {func(*testing.T, map[string]stream.Mark, map[string]stream.Mark) {}, true, 1},
-		"two ids in a":     {func(t *testing.T, a, _ map[string]stream.Mark) { again(t, a) }, false, 0},
-		"two ids in b":     {func(t *testing.T, _, b map[string]stream.Mark) { again(t, b) }, false, 1},
-		"other id in b": {func(t *testing.T, a, b map[string]stream.Mark) {
+		"equal":            {func(*testing.T, marks, marks) {}, false, 1},
+		"no progress in b": {func(_ *testing.T, _, b marks) { clear(b) }, false, 1},
+		"b is behind":      {func(*testing.T, marks, marks) {}, true, 1},
+		"two ids in a":     {func(t *testing.T, a, _ marks) { again(t, a) }, false, 0},
+		"two ids in b":     {func(t *testing.T, _, b marks) { again(t, b) }, false, 1},
+		"other id in b": {func(t *testing.T, a, b marks) {
 			again(t, b)
 			for id := range a {
 				delete(b, id)
