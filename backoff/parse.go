@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,8 +178,8 @@ func (more parser) parseCombination(name, rest string, depth int) (Policy, error
 	count := 0
 	for i, part := range parts {
 		if i == 1 && want > 1 {
-			if count, err = parseCount(part); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+			if count, err = parseCount(part, 0); err != nil {
+				return nil, fmt.Errorf("%s: count %w", name, err)
 			}
 			continue
 		}
@@ -198,12 +199,15 @@ func (more parser) parseCombination(name, rest string, depth int) (Policy, error
 	return p, Validate(p)
 }
 
-func parseCount(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 31)
-	if err != nil {
-		return 0, fmt.Errorf("count %q: want a whole number from 0 to %d", text, 1<<31-1)
+// parseCount accepts any number of steps that String writes. An int of 32 bits holds at most
+// 2^31-1, which is then the result for higher numbers.
+func parseCount(text string, least int) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n < uint64(least) {
+		return 0, fmt.Errorf("%q: want a whole number from %d to %d", text, least,
+			uint32(math.MaxUint32))
 	}
-	return int(n), nil
+	return int(min(n, math.MaxInt)), nil
 }
 
 // split splits text at the semicolons outside of parentheses.

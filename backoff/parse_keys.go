@@ -117,18 +117,18 @@ func (k *Settings) Float(key string, missing float64) float64 {
 	return f
 }
 
-// Number returns the value of a key, a whole number of at most 2^31-1, or false if the key is not
+// Number returns the value of a key, a whole number of at most 2^32-1, or false if the key is not
 // given. The parameter least is the lowest valid number.
 func (k *Settings) Number(key string, least int) (int, bool) {
 	text, ok := k.Text(key)
 	if !ok {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(text, 10, 31)
-	if err != nil || int(n) < least {
-		k.Fail(fmt.Errorf("%s %q: want a whole number from %d to %d", key, text, least, 1<<31-1))
+	n, err := parseCount(text, least)
+	if err != nil {
+		k.Fail(fmt.Errorf("%s %w", key, err))
 	}
-	return int(n), true
+	return n, true
 }
 
 // jitter returns l with the jitter mode that the keys jitter and width select.

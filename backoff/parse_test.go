@@ -31,6 +31,9 @@ var specs = []string{
 	"recommended latency=40ms max=2s",
 	"recommended latency=40ms max=2s jitter=none",
 	"recommended latency=40ms max=none jitter=equal",
+	"fixed delay=1s attempts=4294967295", // Limit with the largest int
+	"slotted slot=1ms max_exponent=4 attempts=4294967295",
+	"then(fixed delay=1s; 4294967295; random max=1s)",
 	"first_now(fixed delay=1s)",
 	"then(table delays=1s,2s; 2; fixed delay=1h0m0s)",
 	"max(fixed delay=1s; random max=3s)",

@@ -213,12 +213,12 @@ func TestPacerPlansWindows(t *testing.T) {
 			t.Errorf("wait of %d events behind %d: %v, want %v", c.n, c.ahead, got, c.want)
 		}
 	}
-	p.force(0, 25)
+	p.reserve(0, 25)
 	now := 35 * time.Second // the third window, of which 5 events are left
 	if p.take(now, 6) || !p.take(now, 5) {
 		t.Errorf("%d events are left after 25 in three windows of 10, want 5", p.quota.left)
 	}
-	p.force(now, 1)
+	p.reserve(now, 1)
 	now += time.Hour
 	if !p.take(now, 10) {
 		t.Errorf("%d events are left of an unused window, want 10", p.quota.left)
@@ -286,5 +286,15 @@ func TestObserveNegativeLimit(t *testing.T) {
 	}
 	if at := 2 * time.Second; !p.take(at, 1) {
 		t.Errorf("after the window no event is allowed; wait %v", p.wait(at, 0, 1))
+	}
+}
+
+// TestObserveNegativeRemaining checks that a Remaining below 0 does not shrink the next windows.
+func TestObserveNegativeRemaining(t *testing.T) {
+	p := newPacer(Options{}.withDefaults())
+	advice := Advice{Remaining: -100, Reset: time.Second, Limit: 5, Window: time.Second}
+	p.observe(0, advice, 0)
+	if p.take(0, 1) || !p.take(time.Second, 5) {
+		t.Errorf("after a Remaining of -100, the wait is %v", p.wait(time.Second, 0, 5))
 	}
 }

@@ -281,9 +281,8 @@ type Reservation struct {
 }
 
 // Reserve books n events. Make them happen after the Delay of the result, or give them up by
-// Reservation.Cancel. The Delay is so long that the events of all waiting callers can happen first.
-// But the limiter counts the booked events at once, so the waiting callers wait longer, too.
-// Reserve returns false if n exceeds the burst.
+// Reservation.Cancel. Booked events happen before those of the callers that are waiting already,
+// which wait longer. Reserve returns false if n exceeds the burst.
 func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -292,12 +291,13 @@ func (l *Limiter) Reserve(n int) (Reservation, bool) {
 		return Reservation{}, false
 	}
 	n = max(n, 0)
-	wait := l.pacer.wait(now, l.wanted, n)
-	l.pacer.force(now, n)
-	return Reservation{wait, l, n, now + wait}, true
+	wait := l.pacer.reserve(now, n)
+	return Reservation{wait, l, n, plus(now, wait)}, true
 }
 
-// Cancel cancels the reserved events if their time has not come. Call it at most once.
+// Cancel cancels the reserved events if their time has not come. Call it at most once. Events that
+// were reserved for a later time keep it, even if they are canceled, too. So if there are many,
+// canceling r does not make other events happen earlier.
 func (r Reservation) Cancel() {
 	if r.limiter == nil {
 		return
@@ -306,7 +306,7 @@ func (r Reservation) Cancel() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := l.now(); now < r.at {
-		l.pacer.giveBack(now, r.n)
+		l.pacer.giveBack(now, r.at, r.n)
 		l.wakeFirst()
 	}
 }

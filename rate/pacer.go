@@ -16,6 +16,7 @@ type pacer struct {
 	burst    int
 	maxPause time.Duration
 	resumes  time.Duration // end of the pause
+	booked   time.Duration // time of the last reserved event
 	quota    quota
 }
 
@@ -63,20 +64,25 @@ func (p *pacer) take(now time.Duration, n int) bool {
 	return true
 }
 
-// force counts n events that are reserved and will happen later. The tokens of the bucket and the
-// events left in the quota may become negative.
-func (p *pacer) force(now time.Duration, n int) {
-	p.renew(now)
+// reserve counts n events that will happen later, and returns the time until then. The tokens of the
+// bucket and the events left in the quota may become negative.
+func (p *pacer) reserve(now time.Duration, n int) time.Duration {
+	wait := p.wait(now, 0, n)
 	if p.limited {
-		p.bucket.Add(now, -float64(n))
+		full := p.bucket.Tokens(now) + p.bucket.rate*p.blocked(now).Seconds() - p.bucket.burst
+		p.bucket.Add(now, -float64(n)-max(full, 0)) // the bucket overflows while events are blocked
 	}
 	p.spend(n)
+	p.booked = max(p.booked, plus(now, wait))
+	return wait
 }
 
-// giveBack subtracts n events that have not happened from the count.
-func (p *pacer) giveBack(now time.Duration, n int) {
+// giveBack subtracts n events from the count that were reserved for the time at and have not
+// happened. Events that are reserved for a later time keep it, so their tokens are not given back.
+func (p *pacer) giveBack(now, at time.Duration, n int) {
 	if p.limited {
-		p.bucket.Add(now, float64(n))
+		later := p.bucket.rate * (p.booked - at).Seconds()
+		p.bucket.Add(now, max(float64(n)-later, 0))
 	}
 	if q := &p.quota; q.ends > 0 {
 		q.left += n
@@ -96,14 +102,24 @@ func (p *pacer) spend(n int) {
 // events that happen before them.
 func (p *pacer) wait(now time.Duration, ahead, n int) time.Duration {
 	p.renew(now)
-	wait := max(p.resumes-now, 0)
+	blocked := p.blocked(now)
+	wait := blocked
+	if p.limited {
+		start := plus(now, blocked)
+		wait = plus(blocked, p.bucket.Wait(start, float64(ahead)+float64(n)))
+	}
 	if p.quota.ends > 0 {
 		wait = max(wait, p.quota.wait(now, ahead, n))
 	}
-	if p.limited {
-		wait = max(wait, p.bucket.Wait(now, float64(ahead)+float64(n)))
-	}
 	return wait
+}
+
+// blocked returns the time for which a server allows no event.
+func (p *pacer) blocked(now time.Duration) time.Duration {
+	if p.quota.ends > 0 {
+		return max(p.resumes-now, p.quota.wait(now, 0, 1))
+	}
+	return max(p.resumes-now, 0)
 }
 
 // wait is pacer.wait for the quota alone.
@@ -166,7 +182,7 @@ func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	}
 	p.renew(now)
 	q := &p.quota
-	ends, left := now+prolong(a.Reset), a.Remaining
+	ends, left := now+prolong(a.Reset), max(a.Remaining, 0)
 	if q.ends > 0 && now+min(a.Reset, p.maxPause) <= q.ends+time.Second/2 {
 		// Responses may arrive in another order than they were sent. Within a window the number of
 		// events left can only fall, so the lowest number is the newest.
