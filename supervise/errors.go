@@ -65,6 +65,14 @@ func (e *PanicError) line() string {
 	return fmt.Sprintf("%s: panic: %v", e.Name, e.Value)
 }
 
+// named adds the name of a goroutine to its error, unless the error is its panic.
+func named(name string, err error) error {
+	if p, ok := err.(*PanicError); ok && p.Name == name {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
 // Unwrap returns the panic value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)

@@ -125,14 +125,9 @@ func (g *Group) start(name string, slots chan struct{}, run func(ctx context.Con
 }
 
 func (g *Group) run(m *member, slots chan struct{}, run func(ctx context.Context) error) {
-	panicked := true
-	guard(m.name, g.up.passPanics, func() (err error) {
-		err = run(g.contextOf(m))
-		panicked = false
-		return err
-	}, func(err error) {
-		if err != nil && !panicked {
-			err = fmt.Errorf("%s: %w", m.name, err)
+	guard(m.name, g.up.passPanics, func() error { return run(g.contextOf(m)) }, func(err error) {
+		if err != nil {
+			err = named(m.name, err)
 		}
 		g.ended(m, err)
 		if slots != nil {

@@ -350,7 +350,7 @@ func (m *machine) finish(now time.Duration, c *child, err error) {
 		if stops(err) {
 			err = nil
 		} else if err != nil {
-			err = fmt.Errorf("%s: %w", c.Name, err)
+			err = named(c.Name, err)
 		}
 		m.stop(now, ErrStopped, err)
 	}
@@ -365,10 +365,7 @@ func (m *machine) remember(c *child, err error) {
 	if len(m.errs) == most {
 		m.errs = append(m.errs[:0], m.errs[1:]...)
 	}
-	if _, named := err.(*PanicError); !named {
-		err = fmt.Errorf("%s: %w", c.Name, err)
-	}
-	m.errs = append(m.errs, err)
+	m.errs = append(m.errs, named(c.Name, err))
 }
 
 // wait schedules the start of c. It starts at due, or later if Spec.Stagger or a pause of
