@@ -79,6 +79,9 @@ func (a *attempt[T]) failure(e *control.Event) Failure {
 	if e.Outcome == control.Split {
 		f.Died = typed[T](a.err).(*Split[T]).diedAt() >= 0
 	}
+	if a.ended == ErrAbandoned && !errors.Is(a.err, ErrAbandoned) {
+		f.Err = fmt.Errorf("%w: %w", ErrAbandoned, a.err)
+	}
 	return f
 }
 

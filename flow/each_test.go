@@ -117,6 +117,20 @@ func TestEachEndsEarly(t *testing.T) {
 	}
 }
 
+// TestEachNamesAbandoned checks the error if all calls of deliver take too long and return only the
+// error of their context.
+func TestEachNamesAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := Each(ctx, counted(1), []string{"a"},
+			func(ctx context.Context, _ string, _ int) error { <-ctx.Done(); return ctx.Err() })
+		if !errors.Is(err, ErrAbandoned) {
+			t.Errorf("Each returned %v, want it to wrap ErrAbandoned", err)
+		}
+	})
+}
+
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok

@@ -156,8 +156,10 @@ type Failure struct {
 	Lane    string          // its name
 	Number  int             // number of this attempt of the item, from 1
 	Outcome control.Outcome // Misconfigured needs an operator
-	Err     error           // error of Deliver; a *PanicError if it panicked
-	Died    bool            // the item, or the piece named by Split.Died, killed the worker
+	// Err is the error of Deliver, or a *PanicError if it panicked. If the attempt took longer than
+	// Options.Abandon, Err also wraps ErrAbandoned.
+	Err  error
+	Died bool // the item, or the piece named by Split.Died, killed the worker
 }
 
 // Options configures a Sender. Lanes are required, but may be set later by SetLanes.

@@ -94,7 +94,9 @@ func (e *Error) reason() string {
 }
 
 // Error implements error: the last failure, then why and when the retry stopped, as in
-// "connection refused (no attempts left, attempt 3 after 1.2s)".
+// "connection refused (no attempts left, attempt 3 after 1.2s)". If the last failure is the refusal
+// of a breaker or limiter, the failure before it follows, as in "circuit breaker is open: next
+// probe in 489ms, after connection refused (no attempts left, ...)".
 func (e *Error) Error() string {
 	stop := e.reason()
 	if e.Last == nil {
@@ -102,7 +104,7 @@ func (e *Error) Error() string {
 	}
 	var b strings.Builder
 	reason := strings.TrimPrefix(stop, "retry: ")
-	fmt.Fprintf(&b, "%v (%s, attempt %d", e.Last, reason, e.Attempts)
+	fmt.Fprintf(&b, "%s (%s, attempt %d", e.last(), reason, e.Attempts)
 	if d := e.Elapsed.Round(time.Millisecond); d > 0 {
 		b.WriteString(" after " + d.String())
 	}
@@ -111,6 +113,28 @@ func (e *Error) Error() string {
 	}
 	b.WriteByte(')')
 	return b.String()
+}
+
+// last returns the text of Last. If Last is a refusal, the text also has the latest other failure,
+// which is the likely reason for the refusal.
+func (e *Error) last() string {
+	if isRefusal(e.Last) {
+		for _, err := range slices.Backward(e.Errs) {
+			if !isRefusal(err) {
+				return fmt.Sprintf("%v, after %v", e.Last, err)
+			}
+		}
+	}
+	return e.Last.Error()
+}
+
+// isRefusal reports whether a breaker or limiter has refused the attempt.
+func isRefusal(err error) bool {
+	r, ok := errors.AsType[interface {
+		error
+		Refused() bool
+	}](err)
+	return ok && r.Refused()
 }
 
 // Unwrap returns the kept failures, the last one first, and then the reason for the stop. Thus
@@ -146,7 +170,7 @@ func (e *Error) Permanent() bool {
 func (e *Error) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 6)
 	if e.Last != nil {
-		attrs = append(attrs, slog.String("msg", e.Last.Error()))
+		attrs = append(attrs, slog.String("msg", e.last()))
 	}
 	attrs = append(attrs, slog.String("reason", e.reason()), slog.Int("attempts", e.Attempts),
 		slog.Duration("elapsed", e.Elapsed), slog.Duration("waited", e.Waited))

@@ -312,7 +312,13 @@ func TestErrorKeepsFirstAndLast(t *testing.T) {
 	}
 }
 
+type refusal struct{}
+
+func (refusal) Error() string { return "breaker is open" }
+func (refusal) Refused() bool { return true }
+
 func TestErrorText(t *testing.T) {
+	refused := fmt.Errorf("get: %w", refusal{})
 	for want, e := range map[string]*retry.Error{
 		"no (not retryable, attempt 1)": {Stop: retry.ErrPermanent, Attempts: 1,
 			Last: errors.New("no")},
@@ -323,6 +329,11 @@ func TestErrorText(t *testing.T) {
 			Elapsed: 2e9, Last: errors.New("no")},
 		"busy (asked to wait too long, attempt 2, asked to wait 1h0m0s)": {
 			Stop: retry.ErrHint, Attempts: 2, After: time.Hour, Last: errors.New("busy")},
+		"get: breaker is open (no attempts left, attempt 1)": {Stop: retry.ErrExhausted,
+			Attempts: 1, Last: refused, Errs: []error{refused}},
+		"get: breaker is open, after no route (no attempts left, attempt 4)": {
+			Stop: retry.ErrExhausted, Attempts: 4, Last: refused,
+			Errs: []error{errors.New("busy"), errors.New("no route"), refused, refused}},
 	} {
 		if e.Error() != want {
 			t.Errorf("%q, want %q", e, want)
