@@ -212,7 +212,7 @@ func checkHadoop(t *testing.T, c vectors.Case) {
 	}
 	vectors.Check(t, c, s)
 	if text, ok := strings.CutPrefix(c.EndsHow, "FAIL: "); ok && len(c.Steps) == 0 {
-		f := HadoopFailure{Err: JavaError{Class: "IOException"}, Retries: len(c.Delays),
+		f := HadoopFailure{Err: JavaError{Class: "IOException"}, Retries: c.FirstN + len(c.Delays),
 			Idempotent: true}
 		if d := p.Decide(f, nil); d.Action != HadoopFail || d.Reason != text {
 			t.Errorf("at the end: %v, %q; want fail, %q", d.Action, d.Reason, text)

@@ -89,7 +89,13 @@ func checkExact(t *testing.T, c Case, s Subject) {
 	t.Helper()
 	src := Source(c, 0)
 	for _, p := range c.Points {
-		t.Fatalf("a point at n = %v: this policy has no fractional steps", p.N)
+		n := float64(p.N)
+		if n != math.Trunc(n) || math.Abs(n) > math.MaxInt32 {
+			t.Fatalf("a point at n = %v: this policy has no such step", n)
+		}
+		if d, ok := s.At(int(n), src); ok != (p.Error == "") || ok && d != p.Delay.Duration() {
+			t.Errorf("n = %v: %d ns, %v; want %d ns, error %q", n, d, ok, p.Delay, p.Error)
+		}
 	}
 	for i, want := range c.Delays {
 		if d, ok := s.At(c.FirstN+i, src); !ok || d != want.Duration() {
