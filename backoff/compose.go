@@ -278,10 +278,4 @@ func describe(p Policy) string {
 	return fmt.Sprintf("%T", p)
 }
 
-func describeAll(ps []Policy) string {
-	texts := make([]string, len(ps))
-	for i, p := range ps {
-		texts[i] = describe(p)
-	}
-	return strings.Join(texts, "; ")
-}
+func describeAll(ps []Policy) string { return joined(ps, "; ", describe) }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -60,15 +59,16 @@ func (g tableGrowth) validate(time.Duration) error {
 }
 
 func (g tableGrowth) spec() string {
-	var text strings.Builder
-	text.WriteString("table delays=")
-	for i, d := range g.delays {
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		text.WriteString(d.String())
+	return "table delays=" + joined(g.delays, ",", time.Duration.String)
+}
+
+// joined returns the texts of the values in list, with sep between them.
+func joined[T any](list []T, sep string, text func(T) string) string {
+	texts := make([]string, len(list))
+	for i, x := range list {
+		texts[i] = text(x)
 	}
-	return text.String()
+	return strings.Join(texts, sep)
 }
 
 type patternGrowth struct{ points []Point }
@@ -103,13 +103,7 @@ func (g patternGrowth) validate(time.Duration) error {
 }
 
 func (g patternGrowth) spec() string {
-	var text strings.Builder
-	text.WriteString("pattern points=")
-	for i, p := range g.points {
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		text.WriteString(strconv.FormatUint(uint64(p.From), 10) + ":" + p.Delay.String())
-	}
-	return text.String()
+	return "pattern points=" + joined(g.points, ",", func(p Point) string {
+		return fmt.Sprintf("%d:%v", p.From, p.Delay)
+	})
 }

@@ -59,27 +59,23 @@ type chain[K comparable, M, R any] struct {
 // Only these two cases are fast.
 func (l *chain[K, M, R]) insert(h *held[K, M, R]) {
 	l.n++
-	if l.last == nil || l.last.seq < h.seq {
-		h.prev, h.next = l.last, nil
-		if l.last == nil {
-			l.first = h
-		} else {
-			l.last.next = h
+	var next *held[K, M, R]
+	if l.last != nil && l.last.seq >= h.seq {
+		for next = l.first; next.seq < h.seq; {
+			next = next.next
 		}
+	}
+	h.prev, h.next = l.last, next
+	if next == nil {
 		l.last = h
-		return
+	} else {
+		h.prev, next.prev = next.prev, h
 	}
-	at := l.first
-	for at.seq < h.seq {
-		at = at.next
-	}
-	h.prev, h.next = at.prev, at
-	if at.prev == nil {
+	if h.prev == nil {
 		l.first = h
 	} else {
-		at.prev.next = h
+		h.prev.next = h
 	}
-	at.prev = h
 }
 
 func (l *chain[K, M, R]) drop(h *held[K, M, R]) {
