@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
@@ -17,11 +19,9 @@ const (
 	maxWindow       = 1000
 	minTrace        = stream.Size(64 << 10) // a smaller trace would end after few events
 
-	leastRedeliverRate = 0.1
-	mostRedeliverRate  = 10_000
-	maxPoison          = 100
-	maxWaiting         = 100_000_000
-	maxGuardRecords    = 100_000 // maximum of guard.records
+	maxPoison       = 100
+	maxWaiting      = 100_000_000
+	maxGuardRecords = 100_000 // maximum of guard.records
 )
 
 // check finds values and combinations of options in one route that cannot work. Its functions
@@ -51,16 +51,23 @@ func (c check) composite() {
 	}
 }
 
+// inRange reports whether a value is between least and most, and records a problem if not. allowed
+// describes these bounds.
+func inRange[T cmp.Ordered](c check, part, key string, value, least, most T, allowed string) bool {
+	if value >= least && value <= most {
+		return true
+	}
+	c.wrong(part, key, "%s.%s is %v; it may be %s", part, key, value, allowed)
+	return false
+}
+
+// upTo describes the bounds 1 to most.
+func upTo(most int, unit string) string { return fmt.Sprintf("1 to %d%s", most, unit) }
+
 func (c check) guard() {
 	g := c.route.Guard
-	if !(g.Share >= 0 && g.Share <= 1) {
-		c.wrong("guard", "share", "guard.share is %v; it may be 0 to 1, such as 0.1 for 10 %%",
-			g.Share)
-	}
-	if g.Records < 1 || g.Records > maxGuardRecords {
-		c.wrong("guard", "records", "guard.records is %d; it may be 1 to %d", g.Records,
-			maxGuardRecords)
-	}
+	inRange(c, "guard", "share", g.Share, 0, 1, "0 to 1, such as 0.1 for 10 %")
+	inRange(c, "guard", "records", g.Records, 1, maxGuardRecords, upTo(maxGuardRecords, ""))
 	for _, key := range []string{"share", "records"} {
 		if g.Off && c.given("guard", key) {
 			c.wrong("guard", key, "guard.%s has no effect with off: true; remove one of them",
@@ -71,13 +78,8 @@ func (c check) guard() {
 
 func (c check) batch() {
 	b := c.route.Batch
-	if b.Bytes < 1 || b.Bytes > maxBatchBytes {
-		c.wrong("batch", "bytes", "batch.bytes is %v; it may be 1B to %v", b.Bytes, maxBatchBytes)
-	}
-	if b.Records < 1 || b.Records > maxBatchRecords {
-		c.wrong("batch", "records", "batch.records is %d; it may be 1 to %d", b.Records,
-			maxBatchRecords)
-	}
+	inRange(c, "batch", "bytes", b.Bytes, 1, maxBatchBytes, fmt.Sprintf("1B to %v", maxBatchBytes))
+	inRange(c, "batch", "records", b.Records, 1, maxBatchRecords, upTo(maxBatchRecords, ""))
 	if b.Linger > time.Hour {
 		c.wrong("batch", "linger", "batch.linger is %v; it may be at most 1h, because data "+
 			"waits that long", short(b.Linger))
@@ -132,11 +134,8 @@ func (c check) flow() {
 	}
 	c.trace()
 	c.composite()
-	switch {
-	case f.TieBand < 0 || f.TieBand > 1:
-		c.wrong("flow", "tie_band",
-			"flow.tie_band is %v; it may be 0 (no tie) to 1 (twice as long)", f.TieBand)
-	case f.TieBand > 0 && f.Dispatch != "least_completion":
+	if inRange(c, "flow", "tie_band", f.TieBand, 0, 1, "0 (no tie) to 1 (twice as long)") &&
+		f.TieBand > 0 && f.Dispatch != "least_completion" {
 		c.wrong("flow", "tie_band", "flow.tie_band needs dispatch: least_completion; remove it")
 	}
 	c.repeats()
@@ -155,10 +154,8 @@ func (c check) repeats() {
 		c.wrong("flow", "hedge", "flow.hedge has no effect with dispatch: hash, which assigns "+
 			"each batch to one worker; remove one of them")
 	}
-	if f.Poison < 0 || f.Poison > maxPoison {
-		c.wrong("flow", "poison", "flow.poison is %d; it may be 1 to %d workers, or 0 for any "+
-			"number", f.Poison, maxPoison)
-	}
+	inRange(c, "flow", "poison", f.Poison, 0, maxPoison,
+		upTo(maxPoison, " workers, or 0 for any number"))
 	if f.Poison == 0 && c.given("flow", "poisoned") {
 		c.wrong("flow", "poisoned", "flow.poisoned has no effect with poison: 0, where no batch "+
 			"is ever suspected; remove it")
@@ -174,18 +171,14 @@ func (c check) repeats() {
 				name, l.Concurrency)
 		}
 	}
-	if f.Redeliver < 0 || f.Redeliver > 1 {
-		c.wrong("flow", "redeliver",
-			"flow.redeliver is %v; it may be 0 (no limit) to 1 failed retries for each "+
-				"delivered batch", f.Redeliver)
-	}
+	inRange(c, "flow", "redeliver", f.Redeliver, 0, 1,
+		"0 (no limit) to 1 failed retries for each delivered batch")
 	if f.Redeliver == 0 && c.given("flow", "redeliver_rate") {
 		c.wrong("flow", "redeliver_rate",
 			"flow.redeliver_rate has no effect with redeliver: 0, which sets no limit; remove it")
-	} else if f.RedeliverRate < leastRedeliverRate || f.RedeliverRate > mostRedeliverRate {
-		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v failed "+
-			"retries a second",
-			f.RedeliverRate, leastRedeliverRate, mostRedeliverRate)
+	} else {
+		inRange(c, "flow", "redeliver_rate", f.RedeliverRate, 0.1, 10_000,
+			"0.1 to 10000 failed retries a second")
 	}
 }
 
@@ -208,8 +201,8 @@ func (c check) fixedWindow() {
 	if !c.given("flow", "size") {
 		c.wrong("flow", "window", "flow.window: fixed needs flow.size, the number of in-flight "+
 			"batches of each worker")
-	} else if f.Size < 1 || f.Size > maxWindow {
-		c.wrong("flow", "size", "flow.size is %d; it may be 1 to %d batches", f.Size, maxWindow)
+	} else {
+		inRange(c, "flow", "size", f.Size, 1, maxWindow, upTo(maxWindow, " batches"))
 	}
 	for _, key := range []string{"initial", "max", "threshold", "step"} {
 		if c.given("flow", key) {
@@ -231,11 +224,9 @@ func (c check) adaptiveWindow() {
 				"flow.%s", key, key)
 		}
 	}
-	if f.Max < 1 || f.Max > maxWindow {
-		c.wrong("flow", "max", "flow.max is %d; it may be 1 to %d batches", f.Max, maxWindow)
-	} else if f.Initial < 1 || f.Initial > f.Max {
-		c.wrong("flow", "initial", "flow.initial is %d; it may be 1 to flow.max, which is %d",
-			f.Initial, f.Max)
+	if inRange(c, "flow", "max", f.Max, 1, maxWindow, upTo(maxWindow, " batches")) {
+		inRange(c, "flow", "initial", f.Initial, 1, f.Max,
+			fmt.Sprintf("1 to flow.max, which is %d", f.Max))
 	}
 }
 
