@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/stream"
@@ -81,7 +80,7 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 
 // countDeadLetters counts new dead letters, and logs their number at most once per failureEvery. A
 // later call of reportDead logs the rest.
-func (f *failures) countDeadLetters(letters []deadletter.Letter, path string) {
+func (f *failures) countDeadLetters(letters []stream.DeadLetter, path string) {
 	f.mu.Lock()
 	f.dead.more += len(letters)
 	f.dead.text = letters[len(letters)-1].Reason
