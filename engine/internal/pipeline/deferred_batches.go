@@ -438,6 +438,7 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range,
 		return nil, err
 	}
 	w.found(ranges)
+	w.failures.recovered(part{name: "waiting"})
 	// If, for example, rows were changed or deleted while the batch waited, it now has another
 	// number of records than when it was first read. Correct the count of records read.
 	if other := int64(b.Origins) - records; other != 0 {
@@ -486,7 +487,7 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History,
 		gone = w.reader.idle() >= missingFor
 	}
 	if !gone {
-		if times, due := w.failures.recordFailure("waiting", firstLine(cause)); due {
+		if times, due := w.failures.recordFailure(part{name: "waiting"}, firstLine(cause)); due {
 			w.host.log.Warn("a waiting batch could not be read again; retrying",
 				"partition", ranges[0].Part.Name, "times", times, "again_in", wait, "error", cause)
 		}

@@ -116,6 +116,7 @@ func (r *saver) Run(ctx context.Context) error {
 			begun := time.Now()
 			if err = r.assigned.save(ctx, r.sync); err == nil {
 				state = backoff.State{}
+				r.failures.recovered(part{name: "checkpoint"})
 				r.syncedAt.Store(begun.UnixNano())
 			}
 		}
@@ -131,7 +132,7 @@ func (r *saver) Run(ctx context.Context) error {
 		}
 		wait, next, _ := saveBackoff.Next(state, nil)
 		state = next
-		if times, due := r.failures.recordFailure("checkpoint", firstLine(err)); due {
+		if times, due := r.failures.recordFailure(part{name: "checkpoint"}, firstLine(err)); due {
 			r.host.log.Error("the progress could not be saved; retrying",
 				"times", times, "again_in", wait, "error", err)
 		}

@@ -63,7 +63,7 @@ func newSlot(p *pipe, c config.Route, o Options) *slot {
 		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log,
 		counter: new(metrics.Set), readerCounter: new(metrics.Set),
 		parkedBase: new(parkedBase),
-		failures:   &failures{log: log, by: make(map[string]*failure)}, left: make(chan struct{}),
+		failures:   &failures{log: log, of: make(map[part]*failure)}, left: make(chan struct{}),
 	}
 	for _, name := range []string{"worker_deaths", "processor_deaths", "reopened", "waiting_lost"} {
 		s.counter.Add(name, 0)
