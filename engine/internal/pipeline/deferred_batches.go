@@ -61,37 +61,30 @@ func (w *waits) open(p *pipe) error {
 	if err != nil {
 		return err
 	}
-	exists, err := waiting.Exists(dir)
-	if err == nil {
-		err = w.check(exists, p.state.name)
-	}
-	if err == nil && !canStore && !exists {
-		return dir.Close()
-	}
-	if err == nil {
-		w.store, err = waiting.Open(dir, waiting.Options{Boot: w.boot, SinceBoot: sinceBoot})
-	}
+	store, err := w.openStore(dir, p.state.name, canStore)
 	if err != nil {
 		return supervise.Final(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err),
 			dir.Close()))
 	}
-	w.dir = dir
+	if store == nil {
+		return dir.Close()
+	}
+	w.dir, w.store = dir, store
 	if w.saver.resumed != nil {
 		w.dropSettled()
 	}
 	n, records, size := w.store.Held()
-	if n == 0 && !canStore {
+	switch {
+	case n == 0 && !canStore:
 		err := w.close()
 		w.store = nil
 		return err
-	}
-	if !canStore {
+	case !canStore:
 		return supervise.Final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order "+
 			"now, in which they have no place: "+
 			"deliver them with the former configuration, or accept that they are lost and remove "+
 			"that directory", records, dir.Path()))
-	}
-	if n > 0 {
+	case n > 0:
 		w.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records",
 			records)
 	}
@@ -100,6 +93,19 @@ func (w *waits) open(p *pipe) error {
 	w.books.countRead(records, size)
 	w.books.waiting = w.store
 	return nil
+}
+
+// openStore opens the store in dir. It returns nil if there is none and the route must not have one
+// (canStore is false). state is the path of the state directory, for messages.
+func (w *waits) openStore(dir vfs.Dir, state string, canStore bool) (*waiting.Store, error) {
+	exists, err := waiting.Exists(dir)
+	if err == nil {
+		err = w.check(exists, state)
+	}
+	if err != nil || !exists && !canStore {
+		return nil, err
+	}
+	return waiting.Open(dir, waiting.Options{Boot: w.boot, SinceBoot: sinceBoot})
 }
 
 // check returns an error if batches wait according to the checkpoint, but the store of waiting
