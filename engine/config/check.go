@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,11 +36,52 @@ type check struct {
 }
 
 func (c check) all() {
+	for _, o := range c.route.withoutEffect() {
+		for _, key := range o.keys {
+			if o.message != "" && c.given(o.part, key) {
+				c.wrong(o.part, key, "%s", strings.ReplaceAll(o.message, "%s", o.part+"."+key))
+			}
+		}
+	}
 	c.batch()
 	c.flow()
 	c.retry()
 	c.guard()
 	c.limits()
+}
+
+// effect describes whether keys of a part of the route have an effect.
+type effect struct {
+	none bool
+	part string
+	keys []string
+	// message is the error if the config sets one of the keys, with %s in place of the key. It is
+	// "" if the config may set the keys although they have no effect.
+	message string
+}
+
+// withoutEffect returns the keys that have no effect because of the values of other keys.
+func (r *Route) withoutEffect() []effect {
+	f := &r.Flow
+	fixed, linear := f.Window == "fixed", f.Window == "linear"
+	return slices.DeleteFunc([]effect{
+		{fixed, "flow", []string{"initial", "max", "threshold", "step"},
+			"%s has no effect with window: fixed, which never changes; remove it"},
+		{!fixed, "flow", []string{"size"}, "%s needs window: fixed; with window: " + f.Window +
+			", a window starts at flow.initial and grows to flow.max"},
+		{!fixed && !linear, "flow", []string{"threshold", "step"},
+			"%s needs window: linear; add that, or remove %s"},
+		{f.Dispatch != "least_completion", "flow", []string{"tie_band"}, ""},
+		{f.Poison == 0, "flow", []string{"poisoned"},
+			"%s has no effect with poison: 0, where no batch is ever suspected; remove it"},
+		{f.Redeliver == 0, "flow", []string{"redeliver_rate"},
+			"%s has no effect with redeliver: 0, which sets no limit; remove it"},
+		{f.Order == "", "flow", []string{"order"}, ""}, // the sink's default order
+		{f.Trace == "", "flow", []string{"trace", "trace_max"}, ""},
+		{!isShape(r.Retry.Backoff), "retry", replacedByPolicy, ""},
+		{r.Guard.Off, "guard", []string{"share", "records"},
+			"%s has no effect with off: true; remove one of them"},
+	}, func(e effect) bool { return !e.none })
 }
 
 // composite checks the flow options of a sink that consists of other sinks, such as failover.
@@ -68,12 +110,6 @@ func (c check) guard() {
 	g := c.route.Guard
 	inRange(c, "guard", "share", g.Share, 0, 1, "0 to 1, such as 0.1 for 10 %")
 	inRange(c, "guard", "records", g.Records, 1, maxGuardRecords, upTo(maxGuardRecords, ""))
-	for _, key := range []string{"share", "records"} {
-		if g.Off && c.given("guard", key) {
-			c.wrong("guard", key, "guard.%s has no effect with off: true; remove one of them",
-				key)
-		}
-	}
 }
 
 func (c check) batch() {
@@ -156,10 +192,6 @@ func (c check) repeats() {
 	}
 	inRange(c, "flow", "poison", f.Poison, 0, maxPoison,
 		upTo(maxPoison, " workers, or 0 for any number"))
-	if f.Poison == 0 && c.given("flow", "poisoned") {
-		c.wrong("flow", "poisoned", "flow.poisoned has no effect with poison: 0, where no batch "+
-			"is ever suspected; remove it")
-	}
 	for _, l := range f.limits() {
 		part, key, name := l.key, "concurrency", l.key
 		if c.given("flow", l.key) {
@@ -173,10 +205,7 @@ func (c check) repeats() {
 	}
 	inRange(c, "flow", "redeliver", f.Redeliver, 0, 1,
 		"0 (no limit) to 1 failed retries for each delivered batch")
-	if f.Redeliver == 0 && c.given("flow", "redeliver_rate") {
-		c.wrong("flow", "redeliver_rate",
-			"flow.redeliver_rate has no effect with redeliver: 0, which sets no limit; remove it")
-	} else {
+	if f.Redeliver != 0 {
 		inRange(c, "flow", "redeliver_rate", f.RedeliverRate, 0.1, 10_000,
 			"0.1 to 10000 failed retries a second")
 	}
@@ -204,26 +233,10 @@ func (c check) fixedWindow() {
 	} else {
 		inRange(c, "flow", "size", f.Size, 1, maxWindow, upTo(maxWindow, " batches"))
 	}
-	for _, key := range []string{"initial", "max", "threshold", "step"} {
-		if c.given("flow", key) {
-			c.wrong("flow", key, "flow.%s has no effect with window: fixed, which never "+
-				"changes; remove it", key)
-		}
-	}
 }
 
 func (c check) adaptiveWindow() {
 	f := c.route.Flow
-	if c.given("flow", "size") {
-		c.wrong("flow", "size", "flow.size needs window: fixed; with window: %s, a window "+
-			"starts at flow.initial and grows to flow.max", f.Window)
-	}
-	for _, key := range []string{"threshold", "step"} {
-		if f.Window != "linear" && c.given("flow", key) {
-			c.wrong("flow", key, "flow.%s needs window: linear; add that, or remove "+
-				"flow.%s", key, key)
-		}
-	}
 	if inRange(c, "flow", "max", f.Max, 1, maxWindow, upTo(maxWindow, " batches")) {
 		inRange(c, "flow", "initial", f.Initial, 1, f.Max,
 			fmt.Sprintf("1 to flow.max, which is %d", f.Max))
