@@ -142,11 +142,7 @@ func (c check) batch() {
 
 func (c check) flow() {
 	f := c.route.Flow
-	if f.Window == "fixed" {
-		c.fixedWindow()
-	} else {
-		c.adaptiveWindow()
-	}
+	c.window()
 	for _, v := range []struct{ key, value string }{{"timeout", f.Timeout},
 		{"threshold", f.Threshold}} {
 		if v.value == "auto" {
@@ -198,9 +194,8 @@ func (c check) repeats() {
 			part, key, name = "flow", l.key, "flow."+l.key
 		}
 		if l.Concurrency < 0 {
-			c.wrong(part, key, "%s.concurrency is %d; it may be 1 or more batches, or 0 for "+
-				"no limit",
-				name, l.Concurrency)
+			c.wrong(part, key, "%s.concurrency is %d; it may be 1 or more batches, or 0 for no "+
+				"limit", name, l.Concurrency)
 		}
 	}
 	inRange(c, "flow", "redeliver", f.Redeliver, 0, 1,
@@ -225,19 +220,16 @@ func (c check) trace() {
 	}
 }
 
-func (c check) fixedWindow() {
+func (c check) window() {
 	f := c.route.Flow
-	if !c.given("flow", "size") {
+	batches := upTo(maxWindow, " batches")
+	switch {
+	case f.Window == "fixed" && !c.given("flow", "size"):
 		c.wrong("flow", "window", "flow.window: fixed needs flow.size, the number of in-flight "+
 			"batches of each worker")
-	} else {
-		inRange(c, "flow", "size", f.Size, 1, maxWindow, upTo(maxWindow, " batches"))
-	}
-}
-
-func (c check) adaptiveWindow() {
-	f := c.route.Flow
-	if inRange(c, "flow", "max", f.Max, 1, maxWindow, upTo(maxWindow, " batches")) {
+	case f.Window == "fixed":
+		inRange(c, "flow", "size", f.Size, 1, maxWindow, batches)
+	case inRange(c, "flow", "max", f.Max, 1, maxWindow, batches):
 		inRange(c, "flow", "initial", f.Initial, 1, f.Max,
 			fmt.Sprintf("1 to flow.max, which is %d", f.Max))
 	}
