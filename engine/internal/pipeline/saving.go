@@ -425,12 +425,12 @@ func wake(c chan<- struct{}) {
 // commit and the first save of the checkpoint. The ledger would then have progress of an unknown
 // file. If saving fails, the next save of Run includes the partitions.
 func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
+	if r.ledgered == nil || r.assigned != nil || r.layers.layered() {
+		return
+	}
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
 		to[b.Spans[i].Part.ID] = b.Spans[i].To
-	}
-	if r.ledgered == nil || r.assigned != nil || r.layers.layered() {
-		return
 	}
 	ahead := slices.Clone(met)
 	for i := range ahead {

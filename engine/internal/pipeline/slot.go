@@ -318,19 +318,14 @@ func (s *slot) ended(e supervise.Event) {
 
 // halted notes that the route is not running. If it was draining, its drain has ended.
 func (s *slot) halted() {
-	s.mu.Lock()
-	draining := s.draining
-	s.mu.Unlock()
-	if draining {
+	if s.isDraining() {
 		s.leftOnce.Do(func() { close(s.left) })
 	}
 }
 
 // opening returns for how long the route has been opening its sink and reader, or 0 if it is not
-// opening them.
+// opening them. The caller holds s.mu.
 func (s *slot) opening() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	r := s.route
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -416,6 +411,6 @@ func (s *slot) snapshot() status.Route {
 	if err != nil {
 		out.Error = stream.MaskURLs(err.Error())
 	}
-	out.Again = max(0, again.Seconds())
+	out.Again, out.Opening = max(0, again.Seconds()), s.opening().Seconds()
 	return out
 }
