@@ -101,7 +101,8 @@ func (w *deferredItems[T]) heldEvent(l *loop[T], seq uint64) control.Event {
 // take carries out a Defer command, and returns the event with its result.
 func (w *deferredItems[T]) take(l *loop[T], c control.Command) control.Event {
 	h := l.items.bySeq[c.Seq]
-	if l.phase == stopping || h == nil || h.done || h.running > 0 || !l.o.Waiting.Take(h.Item, l.waitOf(c)) {
+	if l.phase == stopping || h == nil || h.done || h.running > 0 ||
+		!l.o.Waiting.Take(h.Item, l.waitOf(c)) {
 		e := w.heldEvent(l, c.Seq)
 		e.Outcome = control.Rejected
 		return e

@@ -153,7 +153,8 @@ func (a *auditPrinter) difference(d audit.Difference) error {
 func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error {
 	if a.json {
 		out := auditResult{
-			OK: failed == nil && r.Differences == 0, Route: a.route, Report: r, SinkAsked: r.Compared,
+			OK: failed == nil && r.Differences == 0, Route: a.route, Report: r,
+			SinkAsked: r.Compared,
 		}
 		if failed != nil {
 			out.Error = failed.Error()

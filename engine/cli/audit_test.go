@@ -353,7 +353,9 @@ func TestFailedAudit(t *testing.T) {
 	if err := a.report(&audit.Report{}, "file", errors.New("no access")); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"error":"no access"`, `"sink_compared":false`, `"sink_asked":false`} {
+	for _, want := range []string{
+		`"error":"no access"`, `"sink_compared":false`, `"sink_asked":false`,
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s lacks %s", out.String(), want)
 		}

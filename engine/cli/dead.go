@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
 
-// letterResult is one dead letter in `dead list --json` and `dead show --json`. It has a record only
-// with show.
+// letterResult is one dead letter in `dead list --json` and `dead show --json`. Only show prints
+// the record.
 type letterResult struct {
 	deadletter.Entry
 	Bytes    int  `json:"bytes"`    // size of the record

@@ -32,7 +32,8 @@ func TestFaultIsOver(t *testing.T) {
 		go func() { ended <- e.Run(t.Context()) }()
 		time.Sleep(time.Second)
 		r := e.Status().Routes[0]
-		if !strings.Contains(r.LastFault, "401") || !strings.Contains(r.Workers[0].LastFault, "401") {
+		if !strings.Contains(r.LastFault, "401") ||
+			!strings.Contains(r.Workers[0].LastFault, "401") {
 			t.Errorf("during the fault: %q, %q", r.LastFault, r.Workers[0].LastFault)
 		}
 		if err := <-ended; err != nil {
@@ -46,7 +47,7 @@ func TestFaultIsOver(t *testing.T) {
 }
 
 // TestFailuresOfParts checks that the failures of a worker and of a processor with the same name
-// are kept apart, and that a part that has recovered does not hide the failure of another one.
+// are kept apart. A part that has recovered must not hide the failure of another one.
 func TestFailuresOfParts(t *testing.T) {
 	f := &failures{log: slog.New(slog.DiscardHandler), of: make(map[part]*failure)}
 	f.recordFailure(part{"a", true}, "500")

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// treeStatus returns the tree of the engine's parts for the admin pages, with the workers of routes.
+// treeStatus returns the tree of the engine's parts for the admin pages. It adds the workers
+// of routes.
 func (e *Engine) treeStatus(now time.Time, routes []status.Route) *status.Child {
 	root := childStatus(e.Tree(), now)
 	for i := range routes {
@@ -19,7 +20,9 @@ func (e *Engine) treeStatus(now time.Time, routes []status.Route) *status.Child 
 		}
 		for k := range r.Workers {
 			w := &r.Workers[k]
-			c := status.Child{Name: w.Name, State: w.State, Since: sender.Since, Seconds: sender.Seconds}
+			c := status.Child{
+				Name: w.Name, State: w.State, Since: sender.Since, Seconds: sender.Seconds,
+			}
 			if w.State != "NORMAL" {
 				c.Reason = w.Reason
 			}
