@@ -245,7 +245,7 @@ func (l *loop[T]) deadLetter(h *heldItem[T]) {
 
 func (l *loop[T]) deadLetterNext() {
 	b := &l.deadLetters
-	if b.active || len(b.waiting) == 0 || l.stopping {
+	if b.active || len(b.waiting) == 0 || l.phase == stopping {
 		return
 	}
 	if b.next == nil {

@@ -84,7 +84,7 @@ func (l *loop[T]) freeNumber(ln *lane[T]) {
 	}
 	l.lanes.byNumber[ln.number] = nil
 	l.nameLanes()
-	if ln.replacement != nil && !l.stopping {
+	if ln.replacement != nil && l.phase != stopping {
 		l.bringUp(l.lanes.add(*ln.replacement))
 	}
 }

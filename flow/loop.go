@@ -50,11 +50,19 @@ type loop[T any] struct {
 	produced    bool  // the producer has ended
 	finalErr    error // result of Run
 	deadLetters deadLetterQueue[T]
-	stopping    bool
-	drained     bool // everything has settled
+	phase       phase
 
 	goroutinesStopped bool
 }
+
+// phase is the phase of a loop. It changes at most once.
+type phase uint8
+
+const (
+	delivering phase = iota
+	drained          // everything has settled
+	stopping         // running attempts end, and nothing new begins
+)
 
 func newLoop[T any](s *Sender[T]) *loop[T] {
 	l := &loop[T]{s: s, o: &s.o, events: s.events, ask: make(chan struct{}, 1),
@@ -117,7 +125,7 @@ func (l *loop[T]) handleEvents() {
 		l.answered(a)
 	}
 	l.now = max(l.now, m.now)
-	if m.lanes != nil && !l.stopping {
+	if m.lanes != nil && l.phase != stopping {
 		l.replaceLanes(m.lanes)
 	}
 	if m.saved != 0 {
@@ -133,7 +141,7 @@ func (l *loop[T]) handleEvents() {
 	}
 	if m.ended != nil {
 		l.produced = true
-		if m.ended != io.EOF && !l.stopping {
+		if m.ended != io.EOF && l.phase != stopping {
 			l.finalErr = m.ended
 		}
 	}
@@ -150,12 +158,12 @@ func (l *loop[T]) handleEvents() {
 // pull passes the producer's next item to the state machine if there is room. It also requests the
 // item after that one, so that the next item is ready when an attempt returns.
 func (l *loop[T]) pull() {
-	if l.hasAhead && !l.stopping && l.room() {
+	if l.hasAhead && l.phase != stopping && l.room() {
 		it := l.ahead
 		l.ahead, l.hasAhead = Item[T]{}, false
 		l.offer(it, History{})
 	}
-	if l.asked || l.produced || l.stopping || l.hasAhead || l.o.MaxBytes > 0 &&
+	if l.asked || l.produced || l.phase == stopping || l.hasAhead || l.o.MaxBytes > 0 &&
 		l.items.bytes >= l.o.MaxBytes {
 		return
 	}
@@ -188,7 +196,7 @@ func (l *loop[T]) offer(it Item[T], past History) {
 // expire ends the attempts that have taken longer than Options.Abandon. It also passes a Tick to
 // the state machine if one is due.
 func (l *loop[T]) expire() {
-	if l.stopping {
+	if l.phase == stopping {
 		return
 	}
 	for a := l.running.first; a != nil && a.abandon <= l.now; a = l.running.first {
@@ -201,7 +209,7 @@ func (l *loop[T]) expire() {
 
 // nextWake returns the time of the next expire, and false if none is needed.
 func (l *loop[T]) nextWake() (at time.Duration, ok bool) {
-	if l.stopping {
+	if l.phase == stopping {
 		return 0, false
 	}
 	at, ok = l.wake()
@@ -268,7 +276,7 @@ func (l *loop[T]) carryOut(c control.Command) {
 			l.running.cancel(a, cancelCause(c.Reason))
 		}
 	case control.Start, control.Bisect, control.DeadLetter, control.Wait:
-		if l.stopping {
+		if l.phase == stopping {
 			return // no new work
 		}
 		h := l.items.bySeq[c.Seq]
@@ -293,10 +301,10 @@ func (l *loop[T]) carryOut(c control.Command) {
 
 // stop ends all attempts and takes down all lanes. The first cause is the result of Run.
 func (l *loop[T]) stop(cause error) {
-	if l.stopping || l.drained {
+	if l.phase != delivering {
 		return
 	}
-	l.stopping, l.finalErr = true, cause
+	l.phase, l.finalErr = stopping, cause
 	l.cancel(cause)
 	for l.running.first != nil {
 		l.running.cancel(l.running.first, cause)
@@ -313,11 +321,11 @@ func (l *loop[T]) stop(cause error) {
 // ended reports whether the loop is over: no attempt runs, and everything has settled or the Sender
 // stops.
 func (l *loop[T]) ended() bool {
-	if !l.stopping && !l.drained {
+	if l.phase == delivering {
 		if !l.produced || l.hasAhead || l.items.open > 0 || !l.items.deferred.done() {
 			return false
 		}
-		l.drained = true
+		l.phase = drained
 		for l.running.first != nil { // other attempts of items that have settled
 			l.running.cancel(l.running.first, ErrSuperseded)
 		}

@@ -101,7 +101,8 @@ func (w *deferredItems[T]) heldEvent(l *loop[T], seq uint64) control.Event {
 // take carries out a Defer command, and returns the event with its result.
 func (w *deferredItems[T]) take(l *loop[T], c control.Command) control.Event {
 	h := l.items.bySeq[c.Seq]
-	if l.stopping || h == nil || h.done || h.running > 0 || !l.o.Waiting.Take(h.Item, l.waitOf(c)) {
+	if l.phase == stopping || h == nil || h.done || h.running > 0 ||
+		!l.o.Waiting.Take(h.Item, l.waitOf(c)) {
 		e := w.heldEvent(l, c.Seq)
 		e.Outcome = control.Rejected
 		return e
@@ -118,7 +119,7 @@ func (l *loop[T]) waitOf(c control.Command) Wait {
 // request requests one suspect and one other item from the store, each only if the state machine
 // has room for it.
 func (w *deferredItems[T]) request(l *loop[T]) {
-	if w.n == 0 || w.ended || l.stopping {
+	if w.n == 0 || w.ended || l.phase == stopping {
 		return
 	}
 	for i := range w.ask {
@@ -153,7 +154,7 @@ func (w *deferredItems[T]) collect(l *loop[T]) {
 func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 	w.asked[i] = false
 	switch {
-	case r.err == nil && l.stopping:
+	case r.err == nil && l.phase == stopping:
 		_, _ = l.items.add(r.item) // releaseAll releases it
 		return
 	case r.err == nil:
@@ -165,7 +166,7 @@ func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 		l.stop(fmt.Errorf("flow: items that wait: %w", r.err))
 		return
 	}
-	if !l.stopping {
+	if l.phase != stopping {
 		l.step(w.heldEvent(l, 0))
 	}
 }

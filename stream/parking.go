@@ -124,16 +124,16 @@ type DeliveryAttempt struct {
 	Body   string    `json:"body,omitempty"`
 }
 
-// DeadLetter is a record that a [ParkingSink] has given up.
+// DeadLetter is a record that was refused, or that a [ParkingSink] has given up.
 type DeadLetter struct {
-	ID        string // of the record, see [Batch.AppendRecordID]
-	Partition string
-	File      string // name of the partition
-	Position  Position
-	Record    []byte
-	Reason    string // the same for all records with this kind of problem
-	Detail    string
-	Attempts  int
-	Worker    string
-	History   []DeliveryAttempt
+	ID        string            // of the record, see [Batch.AppendRecordID]
+	Partition string            // id of the partition
+	File      string            // name of the partition, such as the name of a file
+	Position  Position          // end of the record in its partition
+	Record    []byte            // text of the record
+	Reason    string            // the same for all records with this kind of problem
+	Detail    string            // specific to this record; "" if there is nothing
+	Attempts  int               // of its batch; 0 if refused before the first
+	Worker    string            // that refused it; "" if a processor or the reader did
+	History   []DeliveryAttempt // if the sink had parked the record
 }

@@ -30,20 +30,11 @@ type differenceResult struct {
 
 // auditResult is the result of a route in `audit --json`.
 type auditResult struct {
-	OK          bool   `json:"ok"`
-	Route       string `json:"route"`
-	Error       string `json:"error,omitempty"`
-	Running     bool   `json:"running"`
-	Partitions  int64  `json:"partitions"`
-	NotInSource int64  `json:"partitions_not_in_source"`
-	Records     int64  `json:"records"`
-	Unsettled   int64  `json:"unsettled"`
-	Expected    int64  `json:"expected"`
-	Dead        int64  `json:"dead"`
-	Dropped     int64  `json:"dropped"`
-	Compared    bool   `json:"sink_compared"`
-	SinkAsked   bool   `json:"sink_asked"` // former name of Compared, until 1.0
-	Differences int64  `json:"differences"`
+	OK    bool   `json:"ok"`
+	Route string `json:"route"`
+	Error string `json:"error,omitempty"`
+	*audit.Report
+	SinkAsked bool `json:"sink_asked"` // former name of sink_compared, until 1.0
 }
 
 func auditCommand(p *program) *cobra.Command {
@@ -162,10 +153,8 @@ func (a *auditPrinter) difference(d audit.Difference) error {
 func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error {
 	if a.json {
 		out := auditResult{
-			OK: failed == nil && r.Differences == 0, Route: a.route, Running: r.Running,
-			Partitions: r.Partitions, NotInSource: r.NotInSource, Records: r.Records,
-			Unsettled: r.Unsettled, Expected: r.Expected, Dead: r.Dead, Dropped: r.Dropped,
-			Compared: !r.SinkUnreadable, SinkAsked: !r.SinkUnreadable, Differences: r.Differences,
+			OK: failed == nil && r.Differences == 0, Route: a.route, Report: r,
+			SinkAsked: r.Compared,
 		}
 		if failed != nil {
 			out.Error = failed.Error()
@@ -192,11 +181,11 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 	}
 	fmt.Fprintf(&b, "\n  %s not delivered yet, %s dropped by processors, %s dead letters\n",
 		thousands(r.Unsettled), thousands(r.Dropped), thousands(r.Dead))
-	if r.SinkUnreadable {
+	if r.Compared {
+		fmt.Fprintf(&b, "  %s must be in the sink (compared)\n", thousands(r.Expected))
+	} else {
 		fmt.Fprintf(&b, "  %s must be in the sink (not compared: sink %s cannot be read)\n",
 			thousands(r.Expected), sink)
-	} else {
-		fmt.Fprintf(&b, "  %s must be in the sink (compared)\n", thousands(r.Expected))
 	}
 	if r.NotInSource > 0 {
 		fmt.Fprintf(&b, "  %s of the checkpoint no longer in the source: not compared\n",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/internal/audit"
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
@@ -342,4 +344,20 @@ func snapshotOf(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// TestFailedAudit checks that a route that could not be audited does not count as compared.
+func TestFailedAudit(t *testing.T) {
+	var out strings.Builder
+	a := auditPrinter{w: &out, json: true, route: "a/main"}
+	if err := a.report(&audit.Report{}, "file", errors.New("no access")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"error":"no access"`, `"sink_compared":false`, `"sink_asked":false`,
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s lacks %s", out.String(), want)
+		}
+	}
 }

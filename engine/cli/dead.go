@@ -21,22 +21,12 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
 
-// letterResult is one dead letter in `dead list --json` and `dead show --json`.
+// letterResult is one dead letter in `dead list --json` and `dead show --json`. Only show prints
+// the record.
 type letterResult struct {
-	ID           string    `json:"id"`
-	Time         time.Time `json:"time"`
-	Pipeline     string    `json:"pipeline"`
-	Route        string    `json:"route"`
-	Reason       string    `json:"reason"`
-	Detail       string    `json:"detail,omitempty"` // reason that applies to this record only
-	File         string    `json:"file"`
-	Position     string    `json:"position"`
-	Attempts     int       `json:"attempts"`
-	Worker       string    `json:"worker"`
-	Bytes        int       `json:"bytes"`                   // size of the record
-	Replayed     bool      `json:"replayed"`                // settled by a replay or discard
-	Record       *string   `json:"record,omitempty"`        // only with show
-	RecordBase64 []byte    `json:"record_base64,omitempty"` // only with show, if not UTF-8
+	deadletter.Entry
+	Bytes    int  `json:"bytes"`    // size of the record
+	Replayed bool `json:"replayed"` // settled by a replay or discard
 }
 
 // deadResult is the last line of `dead` commands with --json.
@@ -196,7 +186,7 @@ func (f *deadFlags) routes(c *config.Config) (out []deadRoute, err error) {
 // given, it omits the letters that a replay or discard has settled. The returned counts include the
 // omitted letters.
 func (p *program) eachLetter(
-	path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error,
+	path string, f *deadFlags, ids []string, take func(letterResult) error,
 ) (out deadResult, err error) {
 	if out.config, err = engine.Load(path, p.components...); err != nil {
 		return out, err
@@ -229,7 +219,7 @@ func (p *program) eachLetter(
 					return nil
 				}
 			}
-			return take(letterOf(e, done), e)
+			return take(letterResult{*e, len(e.Text()), done})
 		})
 		if err != nil {
 			return out, err
@@ -248,20 +238,13 @@ func (p *program) eachLetter(
 	return out, nil
 }
 
-func letterOf(e *deadletter.Entry, done bool) letterResult {
-	return letterResult{
-		ID: e.ID, Time: e.Time, Pipeline: e.Pipeline, Route: e.Route, Reason: e.Reason, Detail: e.Detail,
-		File: e.File, Position: e.Position,
-		Attempts: e.Attempts, Worker: e.Worker, Bytes: len(e.Text()), Replayed: done,
-	}
-}
-
 func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) error {
 	w := cmd.OutOrStdout()
 	reasons := map[string]int64{}
 	var order []string
-	res, err := p.eachLetter(args[0], f, nil, func(l letterResult, _ *deadletter.Entry) error {
+	res, err := p.eachLetter(args[0], f, nil, func(l letterResult) error {
 		if f.json {
+			l.Record, l.RecordBase64 = nil, nil
 			return writeResult(w, l)
 		}
 		if reasons[l.Reason]++; reasons[l.Reason] == 1 {
@@ -375,10 +358,9 @@ func shortReason(s string) string {
 func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) error {
 	w := cmd.OutOrStdout()
 	shown := map[string]bool{}
-	res, err := p.eachLetter(args[0], f, args[1:], func(l letterResult, e *deadletter.Entry) error {
+	res, err := p.eachLetter(args[0], f, args[1:], func(l letterResult) error {
 		shown[l.ID] = true
 		if f.json {
-			l.Record, l.RecordBase64 = e.Record, e.RecordBase64
 			return writeResult(w, l)
 		}
 		reason := l.Reason
@@ -389,7 +371,7 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 			"worker    %s, attempt %d\nreplayed  %v\nrecord    %s\n\n",
 			escaped(l.ID), escaped(l.Pipeline), escaped(l.Route), l.Time.Format(time.RFC3339Nano), escaped(reason),
 			escaped(l.File), escaped(l.Position),
-			cmp.Or(escaped(l.Worker), "none"), l.Attempts, l.Replayed, escaped(string(e.Text())))
+			cmp.Or(escaped(l.Worker), "none"), l.Attempts, l.Replayed, escaped(string(l.Text())))
 		return err
 	})
 	for _, id := range args[1:] {

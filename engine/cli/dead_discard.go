@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
-	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
@@ -19,9 +18,7 @@ func (p *program) deadDiscard(cmd *cobra.Command, args []string, f *deadFlags) e
 	if f.reason+f.since+f.until+f.route == "" && !f.all {
 		return usagef("dead discard needs a filter, such as --reason, or --all for all letters")
 	}
-	res, err := p.eachLetter(args[0], f, nil, func(letterResult, *deadletter.Entry) error {
-		return nil
-	})
+	res, err := p.eachLetter(args[0], f, nil, func(letterResult) error { return nil })
 	if err != nil {
 		return err
 	}

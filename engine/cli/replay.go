@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-io/penstock/engine"
-	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 	"github.com/penstock-io/penstock/engine/status"
 )
@@ -26,7 +25,7 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 	if err != nil {
 		return err
 	}
-	res, err := p.eachLetter(args[0], f, nil, func(letterResult, *deadletter.Entry) error { return nil })
+	res, err := p.eachLetter(args[0], f, nil, func(letterResult) error { return nil })
 	if err != nil {
 		return err
 	}

@@ -77,16 +77,6 @@ func CheckAddress(address string, token bool) error {
 	return nil
 }
 
-func (l *loader) admin(n *yaml.Node, f *Config) {
-	f.Admin = Admin{}
-	if !l.decode(n, reflect.ValueOf(&f.Admin).Elem(), option{name: "admin"}) {
-		return
-	}
-	if err := f.Admin.Check(); err != nil {
-		l.fail(n, "admin: %v", err)
-	}
-}
-
 // plan returns the value of the key as YAML: AdminOff or a mapping.
 func (a *Admin) plan() *yaml.Node {
 	if !a.On() {

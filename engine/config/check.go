@@ -1,6 +1,9 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,11 +20,9 @@ const (
 	maxWindow       = 1000
 	minTrace        = stream.Size(64 << 10) // a smaller trace would end after few events
 
-	leastRedeliverRate = 0.1
-	mostRedeliverRate  = 10_000
-	maxPoison          = 100
-	maxWaiting         = 100_000_000
-	maxGuardRecords    = 100_000 // maximum of guard.records
+	maxPoison       = 100
+	maxWaiting      = 100_000_000
+	maxGuardRecords = 100_000 // maximum of guard.records
 )
 
 // check finds values and combinations of options in one route that cannot work. Its functions
@@ -35,11 +36,52 @@ type check struct {
 }
 
 func (c check) all() {
+	for _, o := range c.route.withoutEffect() {
+		for _, key := range o.keys {
+			if o.message != "" && c.given(o.part, key) {
+				c.wrong(o.part, key, "%s", strings.ReplaceAll(o.message, "%s", o.part+"."+key))
+			}
+		}
+	}
 	c.batch()
 	c.flow()
 	c.retry()
 	c.guard()
 	c.limits()
+}
+
+// effect describes whether keys of a part of the route have an effect.
+type effect struct {
+	none bool
+	part string
+	keys []string
+	// message is the error if the config sets one of the keys, with %s in place of the key. It is
+	// "" if the config may set the keys although they have no effect.
+	message string
+}
+
+// withoutEffect returns the keys that have no effect because of the values of other keys.
+func (r *Route) withoutEffect() []effect {
+	f := &r.Flow
+	fixed, linear := f.Window == "fixed", f.Window == "linear"
+	return slices.DeleteFunc([]effect{
+		{fixed, "flow", []string{"initial", "max", "threshold", "step"},
+			"%s has no effect with window: fixed, which never changes; remove it"},
+		{!fixed, "flow", []string{"size"}, "%s needs window: fixed; with window: " + f.Window +
+			", a window starts at flow.initial and grows to flow.max"},
+		{!fixed && !linear, "flow", []string{"threshold", "step"},
+			"%s needs window: linear; add that, or remove %s"},
+		{f.Dispatch != "least_completion", "flow", []string{"tie_band"}, ""},
+		{f.Poison == 0, "flow", []string{"poisoned"},
+			"%s has no effect with poison: 0, where no batch is ever suspected; remove it"},
+		{f.Redeliver == 0, "flow", []string{"redeliver_rate"},
+			"%s has no effect with redeliver: 0, which sets no limit; remove it"},
+		{f.Order == "", "flow", []string{"order"}, ""}, // the sink's default order
+		{f.Trace == "", "flow", []string{"trace", "trace_max"}, ""},
+		{!isShape(r.Retry.Backoff), "retry", replacedByPolicy, ""},
+		{r.Guard.Off, "guard", []string{"share", "records"},
+			"%s has no effect with off: true; remove one of them"},
+	}, func(e effect) bool { return !e.none })
 }
 
 // composite checks the flow options of a sink that consists of other sinks, such as failover.
@@ -51,33 +93,29 @@ func (c check) composite() {
 	}
 }
 
+// inRange reports whether a value is between least and most, and records a problem if not. allowed
+// describes these bounds.
+func inRange[T cmp.Ordered](c check, part, key string, value, least, most T, allowed string) bool {
+	if value >= least && value <= most {
+		return true
+	}
+	c.wrong(part, key, "%s.%s is %v; it may be %s", part, key, value, allowed)
+	return false
+}
+
+// upTo describes the bounds 1 to most.
+func upTo(most int, unit string) string { return fmt.Sprintf("1 to %d%s", most, unit) }
+
 func (c check) guard() {
 	g := c.route.Guard
-	if !(g.Share >= 0 && g.Share <= 1) {
-		c.wrong("guard", "share", "guard.share is %v; it may be 0 to 1, such as 0.1 for 10 %%",
-			g.Share)
-	}
-	if g.Records < 1 || g.Records > maxGuardRecords {
-		c.wrong("guard", "records", "guard.records is %d; it may be 1 to %d", g.Records,
-			maxGuardRecords)
-	}
-	for _, key := range []string{"share", "records"} {
-		if g.Off && c.given("guard", key) {
-			c.wrong("guard", key, "guard.%s has no effect with off: true; remove one of them",
-				key)
-		}
-	}
+	inRange(c, "guard", "share", g.Share, 0, 1, "0 to 1, such as 0.1 for 10 %")
+	inRange(c, "guard", "records", g.Records, 1, maxGuardRecords, upTo(maxGuardRecords, ""))
 }
 
 func (c check) batch() {
 	b := c.route.Batch
-	if b.Bytes < 1 || b.Bytes > maxBatchBytes {
-		c.wrong("batch", "bytes", "batch.bytes is %v; it may be 1B to %v", b.Bytes, maxBatchBytes)
-	}
-	if b.Records < 1 || b.Records > maxBatchRecords {
-		c.wrong("batch", "records", "batch.records is %d; it may be 1 to %d", b.Records,
-			maxBatchRecords)
-	}
+	inRange(c, "batch", "bytes", b.Bytes, 1, maxBatchBytes, fmt.Sprintf("1B to %v", maxBatchBytes))
+	inRange(c, "batch", "records", b.Records, 1, maxBatchRecords, upTo(maxBatchRecords, ""))
 	if b.Linger > time.Hour {
 		c.wrong("batch", "linger", "batch.linger is %v; it may be at most 1h, because data "+
 			"waits that long", short(b.Linger))
@@ -104,11 +142,7 @@ func (c check) batch() {
 
 func (c check) flow() {
 	f := c.route.Flow
-	if f.Window == "fixed" {
-		c.fixedWindow()
-	} else {
-		c.adaptiveWindow()
-	}
+	c.window()
 	for _, v := range []struct{ key, value string }{{"timeout", f.Timeout},
 		{"threshold", f.Threshold}} {
 		if v.value == "auto" {
@@ -132,11 +166,8 @@ func (c check) flow() {
 	}
 	c.trace()
 	c.composite()
-	switch {
-	case f.TieBand < 0 || f.TieBand > 1:
-		c.wrong("flow", "tie_band",
-			"flow.tie_band is %v; it may be 0 (no tie) to 1 (twice as long)", f.TieBand)
-	case f.TieBand > 0 && f.Dispatch != "least_completion":
+	if inRange(c, "flow", "tie_band", f.TieBand, 0, 1, "0 (no tie) to 1 (twice as long)") &&
+		f.TieBand > 0 && f.Dispatch != "least_completion" {
 		c.wrong("flow", "tie_band", "flow.tie_band needs dispatch: least_completion; remove it")
 	}
 	c.repeats()
@@ -155,37 +186,23 @@ func (c check) repeats() {
 		c.wrong("flow", "hedge", "flow.hedge has no effect with dispatch: hash, which assigns "+
 			"each batch to one worker; remove one of them")
 	}
-	if f.Poison < 0 || f.Poison > maxPoison {
-		c.wrong("flow", "poison", "flow.poison is %d; it may be 1 to %d workers, or 0 for any "+
-			"number", f.Poison, maxPoison)
-	}
-	if f.Poison == 0 && c.given("flow", "poisoned") {
-		c.wrong("flow", "poisoned", "flow.poisoned has no effect with poison: 0, where no batch "+
-			"is ever suspected; remove it")
-	}
+	inRange(c, "flow", "poison", f.Poison, 0, maxPoison,
+		upTo(maxPoison, " workers, or 0 for any number"))
 	for _, l := range f.limits() {
 		part, key, name := l.key, "concurrency", l.key
 		if c.given("flow", l.key) {
 			part, key, name = "flow", l.key, "flow."+l.key
 		}
 		if l.Concurrency < 0 {
-			c.wrong(part, key, "%s.concurrency is %d; it may be 1 or more batches, or 0 for "+
-				"no limit",
-				name, l.Concurrency)
+			c.wrong(part, key, "%s.concurrency is %d; it may be 1 or more batches, or 0 for no "+
+				"limit", name, l.Concurrency)
 		}
 	}
-	if f.Redeliver < 0 || f.Redeliver > 1 {
-		c.wrong("flow", "redeliver",
-			"flow.redeliver is %v; it may be 0 (no limit) to 1 failed retries for each "+
-				"delivered batch", f.Redeliver)
-	}
-	if f.Redeliver == 0 && c.given("flow", "redeliver_rate") {
-		c.wrong("flow", "redeliver_rate",
-			"flow.redeliver_rate has no effect with redeliver: 0, which sets no limit; remove it")
-	} else if f.RedeliverRate < leastRedeliverRate || f.RedeliverRate > mostRedeliverRate {
-		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v failed "+
-			"retries a second",
-			f.RedeliverRate, leastRedeliverRate, mostRedeliverRate)
+	inRange(c, "flow", "redeliver", f.Redeliver, 0, 1,
+		"0 (no limit) to 1 failed retries for each delivered batch")
+	if f.Redeliver != 0 {
+		inRange(c, "flow", "redeliver_rate", f.RedeliverRate, 0.1, 10_000,
+			"0.1 to 10000 failed retries a second")
 	}
 }
 
@@ -203,39 +220,18 @@ func (c check) trace() {
 	}
 }
 
-func (c check) fixedWindow() {
+func (c check) window() {
 	f := c.route.Flow
-	if !c.given("flow", "size") {
+	batches := upTo(maxWindow, " batches")
+	switch {
+	case f.Window == "fixed" && !c.given("flow", "size"):
 		c.wrong("flow", "window", "flow.window: fixed needs flow.size, the number of in-flight "+
 			"batches of each worker")
-	} else if f.Size < 1 || f.Size > maxWindow {
-		c.wrong("flow", "size", "flow.size is %d; it may be 1 to %d batches", f.Size, maxWindow)
-	}
-	for _, key := range []string{"initial", "max", "threshold", "step"} {
-		if c.given("flow", key) {
-			c.wrong("flow", key, "flow.%s has no effect with window: fixed, which never "+
-				"changes; remove it", key)
-		}
-	}
-}
-
-func (c check) adaptiveWindow() {
-	f := c.route.Flow
-	if c.given("flow", "size") {
-		c.wrong("flow", "size", "flow.size needs window: fixed; with window: %s, a window "+
-			"starts at flow.initial and grows to flow.max", f.Window)
-	}
-	for _, key := range []string{"threshold", "step"} {
-		if f.Window != "linear" && c.given("flow", key) {
-			c.wrong("flow", key, "flow.%s needs window: linear; add that, or remove "+
-				"flow.%s", key, key)
-		}
-	}
-	if f.Max < 1 || f.Max > maxWindow {
-		c.wrong("flow", "max", "flow.max is %d; it may be 1 to %d batches", f.Max, maxWindow)
-	} else if f.Initial < 1 || f.Initial > f.Max {
-		c.wrong("flow", "initial", "flow.initial is %d; it may be 1 to flow.max, which is %d",
-			f.Initial, f.Max)
+	case f.Window == "fixed":
+		inRange(c, "flow", "size", f.Size, 1, maxWindow, batches)
+	case inRange(c, "flow", "max", f.Max, 1, maxWindow, batches):
+		inRange(c, "flow", "initial", f.Initial, 1, f.Max,
+			fmt.Sprintf("1 to flow.max, which is %d", f.Max))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"go.yaml.in/yaml/v4"
@@ -182,14 +183,27 @@ func readGlobals(l *loader) {
 	if n := l.top["state"]; n != nil && claimFirst(l, "", keyNode(l, "state")) {
 		readState(l, n, f)
 	}
-	if n := l.top["admin"]; n != nil && claimFirst(l, "", keyNode(l, "admin")) {
-		l.admin(n, f)
-	}
-	if n := l.top["telemetry"]; n != nil && claimFirst(l, "", keyNode(l, "telemetry")) {
-		readTelemetry(l, n, f)
-	}
+	readSection(l, "admin", &f.Admin, Admin{})
+	readSection(l, "telemetry", &f.Telemetry, Telemetry{Interval: DefaultTelemetryInterval})
 	if n := l.top[processorsKey]; n != nil {
 		readLists(l, n)
+	}
+}
+
+// readSection decodes and checks the value of a top-level key, if the file has this key. defaults
+// has the values of options that the section does not set.
+func readSection(l *loader, key string, to interface{ Check() error }, defaults any) {
+	n := l.top[key]
+	if n == nil || !claimFirst(l, "", keyNode(l, key)) {
+		return
+	}
+	section := reflect.ValueOf(to).Elem()
+	section.Set(reflect.ValueOf(defaults))
+	if !l.decode(n, section, option{name: key}) {
+		return
+	}
+	if err := to.Check(); err != nil {
+		l.fail(n, "%s: %v", key, err)
 	}
 }
 

@@ -133,26 +133,8 @@ func (r *Route) plan() *yaml.Node {
 // keys. A plan omits them.
 func (r *Route) unused() map[string][]string {
 	out := map[string][]string{"flow": {limitKey, workerLimitKey}} // they are keys of the route
-	fixed := r.Flow.Window == "fixed"
-	for _, o := range []struct {
-		unused bool
-		part   string
-		keys   []string
-	}{
-		{fixed, "flow", []string{"initial", "max"}},
-		{!fixed, "flow", []string{"size"}},
-		{r.Flow.Window != "linear", "flow", []string{"threshold", "step"}},
-		{r.Flow.Dispatch != "least_completion", "flow", []string{"tie_band"}},
-		{r.Flow.Poison == 0, "flow", []string{"poisoned"}},
-		{r.Flow.Redeliver == 0, "flow", []string{"redeliver_rate"}},
-		{r.Flow.Order == "", "flow", []string{"order"}}, // the sink's default order
-		{r.Flow.Trace == "", "flow", []string{"trace", "trace_max"}},
-		{!isShape(r.Retry.Backoff), "retry", replacedByPolicy},
-		{r.Guard.Off, "guard", []string{"share", "records"}},
-	} {
-		if o.unused {
-			out[o.part] = append(out[o.part], o.keys...)
-		}
+	for _, o := range r.withoutEffect() {
+		out[o.part] = append(out[o.part], o.keys...)
 	}
 	return out
 }

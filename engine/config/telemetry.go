@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"reflect"
 	"time"
-
-	"go.yaml.in/yaml/v4"
 )
 
 // Telemetry configures the push of metrics and traces to an OpenTelemetry receiver. Its key in a
@@ -49,15 +46,4 @@ func (t *Telemetry) Check() error {
 		return fmt.Errorf("traces is %v; want a share, 0 to 1", t.Traces)
 	}
 	return nil
-}
-
-// readTelemetry decodes and checks the value of the key.
-func readTelemetry(l *loader, n *yaml.Node, f *Config) {
-	f.Telemetry = Telemetry{Interval: DefaultTelemetryInterval}
-	if !l.decode(n, reflect.ValueOf(&f.Telemetry).Elem(), option{name: "telemetry"}) {
-		return
-	}
-	if err := f.Telemetry.Check(); err != nil {
-		l.fail(n, "telemetry: %v", err)
-	}
 }

@@ -18,14 +18,16 @@ func (c *Config) Validate() error {
 	if c.State == "" {
 		v.fail(Place{File: c.Path}, "state is empty; name a directory")
 	}
-	if err := c.Cluster.Check(); err != nil {
-		v.fail(Place{File: c.Path}, "state.nats: %v", err)
-	}
-	if err := c.Admin.Check(); err != nil {
-		v.fail(Place{File: c.Path}, "admin: %v", err)
-	}
-	if err := c.Telemetry.Check(); err != nil {
-		v.fail(Place{File: c.Path}, "telemetry: %v", err)
+	for _, section := range []struct {
+		key string
+		err error
+	}{
+		{"state.nats", c.Cluster.Check()}, {"admin", c.Admin.Check()},
+		{"telemetry", c.Telemetry.Check()},
+	} {
+		if section.err != nil {
+			v.fail(Place{File: c.Path}, "%s: %v", section.key, section.err)
+		}
 	}
 	if len(c.Pipelines) == 0 {
 		v.fail(Place{File: c.Path}, "there is no pipeline; a config has at least one, with a "+

@@ -158,7 +158,7 @@ type Route struct {
 	Window string `json:"window"`
 	// WindowOptions are the options of this algorithm, as in a trace (docs/formats/trace.md).
 	WindowOptions json.RawMessage `json:"window_options,omitempty"`
-	LastFault     string          `json:"last_fault,omitempty"` // latest failure of a worker
+	LastFault     string          `json:"last_fault,omitempty"` // latest one that is not over
 
 	// The counts below are source records, unless the name or comment says otherwise.
 	ReadRecords    int64 `json:"read_records"`
@@ -234,7 +234,7 @@ type Worker struct {
 	Throttled     uint64  `json:"throttled"`
 	Late          uint64  `json:"late"` // responses after the time Timeout
 	Misconfigured bool    `json:"misconfigured"`
-	LastFault     string  `json:"last_fault,omitempty"` // latest failure of the worker
+	LastFault     string  `json:"last_fault,omitempty"` // since its last delivery
 	// Rate limits the attempts per second after a 429 response. Zero means no limit.
 	Rate float64 `json:"rate_per_second,omitempty"`
 }

@@ -93,13 +93,17 @@ func (b *blame) observeSecond(delivered bool) {
 
 // chance returns the probability that an attempt of good data fails, estimated from items that
 // failed once. An item is good if its second attempt delivers it. The estimate is the number of
-// good items that failed at first, divided by the number of items delivered at once. Until a repeat
-// fails, all failures count as chance.
+// good items that failed at first, divided by the number of items delivered at once.
+//
+// The estimate starts with one delivered second attempt, and as many failed ones as there would be
+// if all failures were random. So all failures count as chance while there are no repeats, and a few
+// failed repeats show little if most first attempts fail, too.
 func (b *blame) chance() float64 { return max(minChance, b.observed()) }
 
 // observed returns the same estimate as [blame.chance], but without the lower bound minChance.
 func (b *blame) observed() float64 {
-	delivered := (b.secondDelivered + 1) / (b.secondDelivered + b.secondFailed + 1)
+	prior := (b.firstAttempts + 1) / (b.firstDelivered + 1) // attempts for each delivery
+	delivered := (b.secondDelivered + 1) / (b.secondDelivered + b.secondFailed + prior)
 	return min(maxChance, delivered*(b.firstAttempts-b.firstDelivered)/(b.firstDelivered+1))
 }
 

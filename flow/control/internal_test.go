@@ -334,3 +334,19 @@ func TestKnowledgeOfABreaker(t *testing.T) {
 		t.Errorf("%d failures open a breaker after the first deliveries of ten lanes, want 20", n)
 	}
 }
+
+// TestChanceWithFewRepeats checks the share of random failures when nine of ten first attempts have
+// failed. Without repeats, it is the share of all failures. It must fall with the first failed
+// repeats, but not by much, because most of them would also fail if all failures were random.
+func TestChanceWithFewRepeats(t *testing.T) {
+	b := blame{firstAttempts: 100, firstDelivered: 10}
+	for _, test := range []struct{ failed, least, most float64 }{
+		{0, 0.88, 0.9}, {1, 0.75, 0.85}, {10, 0.4, 0.45}, {50, 0.1, 0.15},
+	} {
+		b.secondFailed = test.failed
+		if got := b.chance(); got < test.least || got > test.most {
+			t.Errorf("after %v failed repeats, the chance is %.2f, want %v to %v", test.failed, got,
+				test.least, test.most)
+		}
+	}
+}

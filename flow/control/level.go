@@ -26,8 +26,9 @@ type level struct {
 	recent [levelRecent]outcomeAt
 	n      uint
 	low    int // lowest level that is suspected; 0: none
-	// estimated share of attempts that are refused by chance. Only attempts that follow a delivery
-	// are counted, so that the refusals of a burst beyond the level do not raise it much
+	// estimated share of attempts that are refused by chance. Only attempts that follow a delivery, or
+	// were alone at the worker, are counted, so that the refusals of a burst beyond the level do not
+	// raise it much
 	chance        float64
 	answers       uint    // answers in chance, up to levelMany
 	lastDelivered bool    // the last attempt was delivered
@@ -170,7 +171,7 @@ func (v *level) assume(now time.Duration, from int, wait time.Duration) {
 func (v *level) add(a *attempt, taken bool) {
 	v.recent[v.n%levelRecent] = outcomeAt{int32(a.level), taken}
 	v.n++
-	if v.lastDelivered {
+	if v.lastDelivered || a.level <= 1 {
 		v.answers = min(v.answers+1, levelMany)
 		share := 1.0
 		if taken {

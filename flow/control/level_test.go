@@ -63,6 +63,25 @@ func TestChanceIsNoLevel(t *testing.T) {
 	}
 }
 
+// TestRefusalsAlone checks that a worker which fails nine of ten attempts, although each is alone at
+// the worker, is not distressed after 300 answers. No number in flight can be the cause, so these
+// failures are random, or bad data.
+func TestRefusalsAlone(t *testing.T) {
+	var v level
+	for i := range 300 {
+		a := &attempt{level: 1}
+		if i%10 == 9 {
+			v.delivered(0, a)
+		} else {
+			v.refused(0, a, time.Millisecond)
+		}
+	}
+	if v.chance < 0.7 || v.isDistressed() {
+		t.Errorf("chance is %.2f, want at least 0.7; distressed: %v, want false", v.chance,
+			v.isDistressed())
+	}
+}
+
 // TestLevelOfRandomFailuresEnds checks a level that was found from four refusals in a row, before
 // it was known that the worker fails 30 % of all attempts by chance. The level must end when this
 // share is known, because four refusals are then too little evidence.

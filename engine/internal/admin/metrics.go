@@ -3,6 +3,7 @@ package admin
 import (
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -19,151 +20,138 @@ type collector struct {
 }
 
 var (
-	perSource = []string{"pipeline", "source"}
 	perRoute  = []string{"pipeline", "route"}
 	perWorker = []string{"pipeline", "route", "worker"}
 )
 
-// metric is a metric family, with a function that returns its value.
-type metric[T any] struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(*T) float64
+// metric is a value of a metric, whose name is "penstock_" and family. It is a counter if family
+// ends in "_total", else a gauge.
+type metric struct {
+	family, help string
+	value        float64
 }
 
-// metricList has the metrics of one kind of object.
-type metricList[T any] []metric[T]
+// metricList has the descriptions of the metrics of one kind of object.
+type metricList[T any] struct {
+	of    func(*T) []metric
+	descs []*prometheus.Desc
+}
 
-func (all metricList[T]) describe(to chan<- *prometheus.Desc) {
-	for _, m := range all {
-		to <- m.desc
+func listOf[T any](of func(*T) []metric, labels ...string) metricList[T] {
+	list := metricList[T]{of: of}
+	for _, m := range of(new(T)) {
+		list.descs = append(list.descs,
+			prometheus.NewDesc("penstock_"+m.family, m.help, labels, nil))
 	}
+	return list
 }
 
 // collect sends the metrics of an object.
-func (all metricList[T]) collect(to chan<- prometheus.Metric, of *T, labels ...string) {
-	for _, m := range all {
-		to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(of), labels...)
+func (l metricList[T]) collect(to chan<- prometheus.Metric, object *T, labels ...string) {
+	for i, m := range l.of(object) {
+		kind := prometheus.GaugeValue
+		if strings.HasSuffix(m.family, "_total") {
+			kind = prometheus.CounterValue
+		}
+		to <- prometheus.MustNewConstMetric(l.descs[i], kind, m.value, labels...)
 	}
 }
 
-func counted[T any](labels []string, name, help string, value func(*T) float64) metric[T] {
-	return metric[T]{prometheus.NewDesc("penstock_"+name, help, labels, nil), prometheus.CounterValue, value}
+var (
+	heldMetrics   = listOf(heldValues, "pipeline", "source")
+	routeMetrics  = listOf(routeValues, perRoute...)
+	leaseMetrics  = listOf(leaseValues, "pipeline")
+	workerMetrics = listOf(workerValues, perWorker...)
+)
+
+func heldValues(h *status.Held) []metric {
+	return []metric{
+		{"source_held_files", "Deleted files kept until all routes have read them.",
+			float64(h.Files)},
+		{"source_held_bytes", "Disk space of deleted files kept until all routes have read them.",
+			float64(h.Bytes)},
+		{"source_held_seconds", "Time since the oldest of the kept deleted files was deleted.",
+			h.Age},
+	}
 }
 
-func gauged[T any](labels []string, name, help string, value func(*T) float64) metric[T] {
-	return metric[T]{prometheus.NewDesc("penstock_"+name, help, labels, nil), prometheus.GaugeValue, value}
+func routeValues(r *status.Route) []metric {
+	return []metric{
+		{"read_records_total", "Source records read; always the sum of delivered, parked, dead, " +
+			"dropped, in flight and waiting.", float64(r.ReadRecords)},
+		{"read_bytes_total", "Source bytes read.", float64(r.ReadBytes)},
+		{"delivered_records_total", "Source records that the sink has taken.",
+			float64(r.Delivered)},
+		{"delivered_bytes_total", "Source bytes that the sink has taken.",
+			float64(r.DeliveredBytes)},
+		{"dead_records_total", "Source records that became dead letters.", float64(r.Dead)},
+		{"dropped_records_total", "Source records that a processor dropped.", float64(r.Dropped)},
+		{"in_flight_records", "Source records in in-flight batches.", float64(r.InFlight)},
+		{"waiting_records", "Source records that were read, and are neither settled, parked nor " +
+			"in flight.", float64(r.Waiting)},
+		{"parked_records", "Source records in the sink's store of parked deliveries.",
+			float64(r.Parked)},
+		{"route_starts_total", "Starts of the route; more than one means that it failed and was " +
+			"restarted.", float64(r.Starts)},
+		{"attempts_total", "Attempts to deliver a batch.", float64(r.Attempts)},
+		{"redeliveries_total", "Attempts that were not a batch's first.", float64(r.Redelivered)},
+		{"duplicates_total", "Responses that delivered a batch a second time.",
+			float64(r.Duplicates)},
+		{"redelivery_tokens", "Redeliveries that the budget allows now; -1 without a budget.",
+			r.RedeliveryTokens},
+		{"redelivery_waiting_batches", "Batches that wait for the redelivery budget.",
+			float64(r.RedeliveryWaiting)},
+		{"redelivery_waits_total", "Redeliveries that had to wait for the budget.",
+			float64(r.RedeliveryWaited)},
+		{"hedges_total", "Second attempts that ran beside a slow one (flow.hedge).",
+			float64(r.Hedged)},
+		{"suspect_batches", "Suspect batches: workers that accept other batches fail them.",
+			float64(r.Suspects)},
+		{"poisoned_batches_total", "Batches bisected because workers died of them, or failed " +
+			"them repeatedly.", float64(r.Poisoned)},
+		{"replay_bytes", "Source bytes that a kill now would repeat at most.",
+			float64(r.ReplayBytes)},
+		{"replay_bound_bytes", "Source bytes that a kill at any moment would repeat at most.",
+			float64(r.ReplayBoundBytes)},
+		{"quiet_seconds", "Time since the last settled record while data waits; else 0.",
+			r.QuietSeconds},
+		{"watermark_age_seconds", "Longest time for which a watermark with unsettled data above " +
+			"it has not moved; else 0.", r.WatermarkAgeSeconds},
+	}
 }
 
-var heldMetrics = metricList[status.Held]{
-	gauged(perSource, "source_held_files", "Deleted files kept until all routes have read them.",
-		func(h *status.Held) float64 { return float64(h.Files) }),
-	gauged(perSource, "source_held_bytes", "Disk space of deleted files kept until all routes have read them.",
-		func(h *status.Held) float64 { return float64(h.Bytes) }),
-	gauged(perSource, "source_held_seconds", "Time since the oldest of the kept deleted files was deleted.",
-		func(h *status.Held) float64 { return h.Age }),
+func leaseValues(l *status.Lease) []metric {
+	return []metric{
+		{"lease_owned", "1 if this process runs the shared pipeline.", oneIf(l.Owned)},
+		{"lease_epoch", "Epoch of the owner; each takeover has a higher one.", float64(l.Epoch)},
+		{"lease_takeovers_total", "Times that this process has become the owner.",
+			float64(l.Takeovers)},
+		{"lease_starved_total", "Timers of the lease that were more than 2 s late: no CPU time, " +
+			"or suspended.", float64(l.Starved)},
+		{"lease_silent_seconds", "Time since the last response of the cluster's bucket; -1 if " +
+			"there was none.", l.Silent},
+	}
 }
 
-var routeMetrics = metricList[status.Route]{
-	counted(perRoute, "read_records_total", "Source records read; always the sum of delivered, "+
-		"parked, dead, dropped, in flight and waiting.",
-		func(r *status.Route) float64 { return float64(r.ReadRecords) }),
-	counted(perRoute, "read_bytes_total", "Source bytes read.",
-		func(r *status.Route) float64 { return float64(r.ReadBytes) }),
-	counted(perRoute, "delivered_records_total", "Source records that the sink has taken.",
-		func(r *status.Route) float64 { return float64(r.Delivered) }),
-	counted(perRoute, "delivered_bytes_total", "Source bytes that the sink has taken.",
-		func(r *status.Route) float64 { return float64(r.DeliveredBytes) }),
-	counted(perRoute, "dead_records_total", "Source records that became dead letters.",
-		func(r *status.Route) float64 { return float64(r.Dead) }),
-	counted(perRoute, "dropped_records_total", "Source records that a processor dropped.",
-		func(r *status.Route) float64 { return float64(r.Dropped) }),
-	gauged(perRoute, "in_flight_records", "Source records in in-flight batches.",
-		func(r *status.Route) float64 { return float64(r.InFlight) }),
-	gauged(perRoute, "waiting_records", "Source records that were read, and are neither "+
-		"settled, parked nor in flight.",
-		func(r *status.Route) float64 { return float64(r.Waiting) }),
-	gauged(perRoute, "parked_records", "Source records in the sink's store of parked deliveries.",
-		func(r *status.Route) float64 { return float64(r.Parked) }),
-	counted(perRoute, "route_starts_total", "Starts of the route; more than one means that it "+
-		"failed and was restarted.",
-		func(r *status.Route) float64 { return float64(r.Starts) }),
-	counted(perRoute, "attempts_total", "Attempts to deliver a batch.",
-		func(r *status.Route) float64 { return float64(r.Attempts) }),
-	counted(perRoute, "redeliveries_total", "Attempts that were not a batch's first.",
-		func(r *status.Route) float64 { return float64(r.Redelivered) }),
-	counted(perRoute, "duplicates_total", "Responses that delivered a batch a second time.",
-		func(r *status.Route) float64 { return float64(r.Duplicates) }),
-	gauged(perRoute, "redelivery_tokens", "Redeliveries that the budget allows now; -1 without "+
-		"a budget.",
-		func(r *status.Route) float64 { return r.RedeliveryTokens }),
-	gauged(perRoute, "redelivery_waiting_batches", "Batches that wait for the redelivery budget.",
-		func(r *status.Route) float64 { return float64(r.RedeliveryWaiting) }),
-	counted(perRoute, "redelivery_waits_total", "Redeliveries that had to wait for the budget.",
-		func(r *status.Route) float64 { return float64(r.RedeliveryWaited) }),
-	counted(perRoute, "hedges_total", "Second attempts that ran beside a slow one (flow.hedge).",
-		func(r *status.Route) float64 { return float64(r.Hedged) }),
-	gauged(perRoute, "suspect_batches", "Suspect batches: workers that accept other batches "+
-		"fail them.",
-		func(r *status.Route) float64 { return float64(r.Suspects) }),
-	counted(perRoute, "poisoned_batches_total", "Batches bisected because workers died of them, "+
-		"or failed them repeatedly.",
-		func(r *status.Route) float64 { return float64(r.Poisoned) }),
-	gauged(perRoute, "replay_bytes", "Source bytes that a kill now would repeat at most.",
-		func(r *status.Route) float64 { return float64(r.ReplayBytes) }),
-	gauged(perRoute, "replay_bound_bytes", "Source bytes that a kill at any moment would repeat "+
-		"at most.",
-		func(r *status.Route) float64 { return float64(r.ReplayBoundBytes) }),
-	gauged(perRoute, "quiet_seconds", "Time since the last settled record while data waits; "+
-		"else 0.",
-		func(r *status.Route) float64 { return r.QuietSeconds }),
-	gauged(perRoute, "watermark_age_seconds", "Longest time for which a watermark with "+
-		"unsettled data above it has not moved; else 0.",
-		func(r *status.Route) float64 { return r.WatermarkAgeSeconds }),
-}
-
-var perPipeline = []string{"pipeline"}
-
-var leaseMetrics = metricList[status.Lease]{
-	gauged(perPipeline, "lease_owned", "1 if this process runs the shared pipeline.",
-		func(l *status.Lease) float64 { return oneIf(l.Owned) }),
-	gauged(perPipeline, "lease_epoch", "Epoch of the owner; each takeover has a higher one.",
-		func(l *status.Lease) float64 { return float64(l.Epoch) }),
-	counted(perPipeline, "lease_takeovers_total", "Times that this process has become the owner.",
-		func(l *status.Lease) float64 { return float64(l.Takeovers) }),
-	counted(perPipeline, "lease_starved_total",
-		"Timers of the lease that were more than 2 s late: no CPU time, or suspended.",
-		func(l *status.Lease) float64 { return float64(l.Starved) }),
-	gauged(perPipeline, "lease_silent_seconds",
-		"Time since the last response of the cluster's bucket; -1 if there was none.",
-		func(l *status.Lease) float64 { return l.Silent }),
-}
-
-var workerMetrics = metricList[status.Worker]{
-	gauged(perWorker, "worker_window", "Limit of in-flight data, in the unit of the window.",
-		func(w *status.Worker) float64 { return w.Window }),
-	gauged(perWorker, "worker_in_flight_batches", "Attempts without a response yet.",
-		func(w *status.Worker) float64 { return float64(w.InFlight) }),
-	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.",
-		func(w *status.Worker) float64 { return w.RoundTrip }),
-	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip of an idle worker.",
-		func(w *status.Worker) float64 { return w.Base }),
-	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch also goes to "+
-		"another worker; 0 without a timeout.",
-		func(w *status.Worker) float64 { return w.Timeout }),
-	counted(perWorker, "worker_delivered_total", "Attempts that delivered a batch or a part of it.",
-		func(w *status.Worker) float64 { return float64(w.Delivered) }),
-	counted(perWorker, "worker_failures_total", "Attempts that failed before they were overdue.",
-		func(w *status.Worker) float64 { return float64(w.Failed) }),
-	counted(perWorker, "worker_timeouts_total", "Attempts that were overdue.",
-		func(w *status.Worker) float64 { return float64(w.TimedOut) }),
-	counted(perWorker, "worker_throttles_total", "Attempts whose response asked for a pause.",
-		func(w *status.Worker) float64 { return float64(w.Throttled) }),
-	counted(perWorker, "worker_late_total", "Attempts that delivered after they were overdue.",
-		func(w *status.Worker) float64 { return float64(w.Late) }),
-	gauged(perWorker, "worker_misconfigured", "1 while the worker reports a wrong token, "+
-		"address or table.",
-		func(w *status.Worker) float64 { return oneIf(w.Misconfigured) }),
+func workerValues(w *status.Worker) []metric {
+	return []metric{
+		{"worker_window", "Limit of in-flight data, in the unit of the window.", w.Window},
+		{"worker_in_flight_batches", "Attempts without a response yet.", float64(w.InFlight)},
+		{"worker_round_trip_seconds", "Smoothed round trip.", w.RoundTrip},
+		{"worker_base_round_trip_seconds", "Round trip of an idle worker.", w.Base},
+		{"worker_timeout_seconds", "Round trip after which a batch also goes to another worker; " +
+			"0 without a timeout.", w.Timeout},
+		{"worker_delivered_total", "Attempts that delivered a batch or a part of it.",
+			float64(w.Delivered)},
+		{"worker_failures_total", "Attempts that failed before they were overdue.",
+			float64(w.Failed)},
+		{"worker_timeouts_total", "Attempts that were overdue.", float64(w.TimedOut)},
+		{"worker_throttles_total", "Attempts whose response asked for a pause.",
+			float64(w.Throttled)},
+		{"worker_late_total", "Attempts that delivered after they were overdue.", float64(w.Late)},
+		{"worker_misconfigured", "1 while the worker reports a wrong token, address or table.",
+			oneIf(w.Misconfigured)},
+	}
 }
 
 var (
@@ -205,13 +193,11 @@ func oneIf(b bool) float64 {
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	heldMetrics.describe(to)
-	routeMetrics.describe(to)
-	workerMetrics.describe(to)
-	leaseMetrics.describe(to)
-	for _, d := range []*prometheus.Desc{
-		routeHealth, workerState, workerGate, component, sourceEvents, lag, ready, info, free, reloads, reloadOK,
-	} {
+	for _, d := range slices.Concat(
+		heldMetrics.descs, routeMetrics.descs, workerMetrics.descs, leaseMetrics.descs,
+		[]*prometheus.Desc{routeHealth, workerState, workerGate, component, sourceEvents, lag,
+			ready, info, free, reloads, reloadOK},
+	) {
 		to <- d
 	}
 }

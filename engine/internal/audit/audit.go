@@ -65,18 +65,20 @@ type Difference struct {
 	RecordID string // for Missing and Extra
 }
 
-// Report is the result of an audit.
+// Report is the result of an audit. Its JSON form is a part of the line of `penstock audit --json`.
 type Report struct {
-	Running        bool // a process is using the state directory
-	Partitions     int64
-	Records        int64 // read again from the source
-	Expected       int64 // records that must be in the sink
-	Dead           int64 // dead letters that were not replayed
-	Dropped        int64 // dropped by processors
-	Unsettled      int64 // not settled yet
-	Differences    int64
-	NotInSource    int64 // partitions with progress that the source no longer has
-	SinkUnreadable bool  // the sink cannot be read, so only source and checkpoint were compared
+	Running     bool  `json:"running"` // a process is using the state directory
+	Partitions  int64 `json:"partitions"`
+	NotInSource int64 `json:"partitions_not_in_source"` // partitions with progress
+	Records     int64 `json:"records"`                  // read again from the source
+	Unsettled   int64 `json:"unsettled"`                // not settled yet
+	Expected    int64 `json:"expected"`                 // records that must be in the sink
+	Dead        int64 `json:"dead"`                     // dead letters that were not replayed
+	Dropped     int64 `json:"dropped"`                  // dropped by processors
+	// Compared reports whether the sink was compared. It is false if the sink cannot be read, so
+	// that only source and checkpoint were compared.
+	Compared    bool  `json:"sink_compared"`
+	Differences int64 `json:"differences"`
 }
 
 // NotAuditedError means that the source of a route cannot be read again.
@@ -148,16 +150,15 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	return r.report, err
 }
 
-// openSink opens the sink for an audit. If the sink is not a stream.AuditedSink, openSink sets
-// SinkUnreadable in the report and returns a value of type unreadable.
+// openSink opens the sink for an audit, and sets Compared in the report. If the sink is not a
+// stream.AuditedSink, it returns a value of type unreadable.
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	made, err := pipeline.Construct[stream.Sink](r.o.Route.Sink, h)
 	if err != nil {
 		return nil, err
 	}
 	sink, ok := made.(stream.AuditedSink)
-	if !ok {
-		r.report.SinkUnreadable = true
+	if r.report.Compared = ok; !ok {
 		return unreadable{}, nil
 	}
 	return sink.Audit(ctx, stream.SinkOptions{

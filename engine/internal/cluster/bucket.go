@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/status"
 )
 
 // Bucket is a NATS key-value bucket that the processes of a cluster share. It has a key for the
@@ -101,36 +103,24 @@ func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positi
 	return OpenPositions(ctx, b.open(PositionsKey(route)), route, t)
 }
 
-// LeaseStatus is the state of a pipeline's lease as known to this process.
-type LeaseStatus struct {
-	Pipeline string
-	Node     string        // of the owner; "" if there is no owner, or nothing is known
-	Epoch    uint64        // number that is higher for each new owner
-	Owned    bool          // this process is the owner
-	Takeover uint64        // number of times that this process has become the owner
-	Silent   time.Duration // time since the last response of the bucket; -1 if there was none
-	Failure  string        // error of the last request; "" if it succeeded
-	Starved  uint64        // number of timers of this process that were more than 2 s late
-}
-
 // Leases returns the state of the leases that this process tries to hold, sorted by pipeline.
-func (b *Bucket) Leases() []LeaseStatus {
+func (b *Bucket) Leases() []status.Lease {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var out []LeaseStatus
+	out := []status.Lease{}
 	for _, pipeline := range slices.Sorted(maps.Keys(b.holders)) {
 		v := b.holders[pipeline].View()
 		node := v.Owner
 		if i := strings.LastIndex(node, ownerMark); i >= 0 {
 			node = node[:i]
 		}
-		silent := time.Duration(-1)
+		silent := -1.0
 		if v.Answered > 0 {
-			silent = max(0, b.clock()-v.Answered)
+			silent = max(0, b.clock()-v.Answered).Seconds()
 		}
-		out = append(out, LeaseStatus{
+		out = append(out, status.Lease{
 			Pipeline: pipeline, Node: node, Epoch: v.Epoch, Owned: v.Owned,
-			Takeover: v.Takeover, Silent: silent, Failure: v.Failure, Starved: v.Starved,
+			Takeovers: v.Takeover, Silent: silent, Failure: v.Failure, Starved: v.Starved,
 		})
 	}
 	return out

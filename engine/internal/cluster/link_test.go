@@ -89,7 +89,7 @@ func TestClosedConnection(t *testing.T) {
 	if err := o.tenure.Confirm(ctx); err != nil {
 		t.Fatalf("the lease is not renewed: %v; %+v", err, o.shared.Leases())
 	}
-	if l := o.shared.Leases()[0]; !l.Owned || l.Takeover != 1 || l.Failure != "" {
+	if l := o.shared.Leases()[0]; !l.Owned || l.Takeovers != 1 || l.Failure != "" {
 		t.Errorf("the lease is %+v, want one that is owned since the first takeover", l)
 	}
 	if err := o.save("small"); err != nil {

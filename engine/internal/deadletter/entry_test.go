@@ -17,7 +17,7 @@ func written(t testing.TB, letters ...Letter) []byte {
 	var buf bytes.Buffer
 	to := json.NewEncoder(&buf)
 	for i := range letters {
-		if err := letters[i].writeLine(to, Options{Pipeline: "p", Route: "main"},
+		if err := writeLine(to, &letters[i], Options{Pipeline: "p", Route: "main"},
 			time.Unix(int64(1000+i), 0)); err != nil {
 			t.Fatal(err)
 		}

@@ -35,11 +35,11 @@ type Entry struct {
 }
 
 // writeLine writes the letter as one line. If the record is not UTF-8, it is encoded in base64, so
-// that all its bytes are preserved.
-func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
+// that all its bytes are preserved. Secrets in URLs of the reason are masked.
+func writeLine(to *json.Encoder, l *Letter, o Options, now time.Time) error {
 	out := Entry{
 		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route,
-		Reason: l.Reason, Detail: l.Detail,
+		Reason: stream.MaskURLs(l.Reason), Detail: stream.MaskURLs(l.Detail),
 		Partition: l.Partition, File: l.File,
 		Position: string(stream.AppendPosition(nil, l.Position)),
 		Attempts: l.Attempts, Worker: l.Worker, History: l.History,

@@ -47,18 +47,7 @@ type Options struct {
 }
 
 // Letter is one dead-lettered record.
-type Letter struct {
-	ID        string                   // id of the record; Append omits letters with a recent id
-	Reason    string                   // the same for all letters of a kind
-	Detail    string                   // specific to this record; "" if there is nothing
-	Partition string                   // id of the partition
-	File      string                   // name of the partition, such as the name of a file
-	Position  stream.Position          // end of the record in its partition
-	Attempts  int                      // of its batch; 0 if refused before the first
-	Worker    string                   // that refused it; "" if a processor or the reader did
-	Record    []byte                   // text of the record
-	History   []stream.DeliveryAttempt // if the sink stored the record to deliver it later
-}
+type Letter = stream.DeadLetter
 
 // Store appends letters to one file. It is safe for concurrent use.
 type Store struct {
@@ -157,7 +146,7 @@ func (s *Store) append(letters []Letter) error {
 		}
 		twice[id] = true
 		added = append(added, id)
-		if err := letters[i].writeLine(to, s.o, now); err != nil {
+		if err := writeLine(to, &letters[i], s.o, now); err != nil {
 			return err
 		}
 	}

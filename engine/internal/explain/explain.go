@@ -29,7 +29,6 @@ import (
 type Route struct {
 	Name      string           // "pipeline/route"; "" if a trace does not contain it
 	Window    window.Algorithm // nil if unknown
-	Timeout   time.Duration    // as configured; 0: estimated for each worker; negative: none
 	Replay    int64            // checkpoint.replay in bytes; 0 if there is none or it is unknown
 	Waiting   int64            // read, not in flight: batches of a trace, records of a process
 	LastFault string           // the latest failure of a worker, in words; "" none, or not known

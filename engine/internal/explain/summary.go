@@ -46,8 +46,7 @@ const Forever = time.Duration(1<<63 - 1)
 // steps of this worker, which are the changes of its window or state.
 func FromTrace(p *trace.Player, at time.Duration, worker string) (*Summary, error) {
 	s := &Summary{
-		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay,
-			Name: p.About.Route},
+		Route: Route{Window: p.Config.Window, Replay: p.Config.Replay, Name: p.About.Route},
 		About: p.About, One: -1, Shares: make(map[string]time.Duration),
 	}
 	w := watcher{summary: s, name: worker, lane: -1}

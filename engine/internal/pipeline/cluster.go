@@ -252,18 +252,8 @@ func clusterStatus(e *Engine) *status.Cluster {
 	e.mu.Unlock()
 	c := &e.cfg.Cluster
 	out := &status.Cluster{Node: c.Name(), Bucket: c.Bucket, Leases: []status.Lease{}}
-	if b == nil {
-		return out
-	}
-	for _, l := range b.Leases() {
-		silent := l.Silent.Seconds()
-		if l.Silent < 0 {
-			silent = -1
-		}
-		out.Leases = append(out.Leases, status.Lease{
-			Pipeline: l.Pipeline, Node: l.Node, Epoch: l.Epoch, Owned: l.Owned,
-			Takeovers: l.Takeover, Silent: silent, Failure: l.Failure, Starved: l.Starved,
-		})
+	if b != nil {
+		out.Leases = b.Leases()
 	}
 	return out
 }

@@ -135,7 +135,7 @@ func (r *letterWriter) writeMarkedDead(ctx context.Context, b *stream.Batch) err
 
 func (r *letterWriter) writeLetters(ctx context.Context, b *stream.Batch, by refuser,
 	which func(i int) (error, bool)) error {
-	var letters []deadletter.Letter
+	var letters []stream.DeadLetter
 	for i := range b.Records {
 		reason, dead := which(i)
 		if !dead {
@@ -147,9 +147,8 @@ func (r *letterWriter) writeLetters(ctx context.Context, b *stream.Batch, by ref
 		if g, ok := errors.AsType[stream.Grouped](reason); ok {
 			text, detail = g.Group()
 		}
-		letters = append(letters, deadletter.Letter{
-			ID: string(b.AppendRecordID(nil, i)), Reason: stream.MaskURLs(text),
-			Detail:    stream.MaskURLs(detail),
+		letters = append(letters, stream.DeadLetter{
+			ID: string(b.AppendRecordID(nil, i)), Reason: text, Detail: detail,
 			Partition: part.ID, File: part.Name, Position: rec.Origin, Record: b.Text(i),
 			Attempts: by.attempts, Worker: by.worker,
 		})
@@ -158,7 +157,7 @@ func (r *letterWriter) writeLetters(ctx context.Context, b *stream.Batch, by ref
 }
 
 // write appends letters to the dead-letter file, and counts and logs them.
-func (r *letterWriter) write(ctx context.Context, letters []deadletter.Letter) error {
+func (r *letterWriter) write(ctx context.Context, letters []stream.DeadLetter) error {
 	if len(letters) == 0 {
 		return nil
 	}

@@ -176,10 +176,16 @@ func TestTree(t *testing.T) {
 		for _, name := range []string{
 			"penstock (one for one): running", "p (one for one): running", "r0: running", "sender",
 			"reader", "processors",
-			"processor-0", "checkpoint", "drain", "worker-0", "worker-1",
+			"processor-0", "checkpoint", "drain",
 		} {
 			if !strings.Contains(text, name) {
 				t.Errorf("the tree lacks %q:\n%s", name, text)
+			}
+		}
+		for _, name := range []string{"worker-0", "worker-1"} {
+			w := e.Status().Tree.Find("p", "r0", "sender", name)
+			if w == nil || w.State != "UNKNOWN" || w.Restarts != 0 || w.Since.IsZero() {
+				t.Errorf("%s in the status is %+v", name, w)
 			}
 		}
 		close(release)

@@ -61,37 +61,30 @@ func (w *waits) open(p *pipe) error {
 	if err != nil {
 		return err
 	}
-	exists, err := waiting.Exists(dir)
-	if err == nil {
-		err = w.check(exists, p.state.name)
-	}
-	if err == nil && !canStore && !exists {
-		return dir.Close()
-	}
-	if err == nil {
-		w.store, err = waiting.Open(dir, waiting.Options{Boot: w.boot, SinceBoot: sinceBoot})
-	}
+	store, err := w.openStore(dir, p.state.name, canStore)
 	if err != nil {
 		return supervise.Final(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err),
 			dir.Close()))
 	}
-	w.dir = dir
+	if store == nil {
+		return dir.Close()
+	}
+	w.dir, w.store = dir, store
 	if w.saver.resumed != nil {
 		w.dropSettled()
 	}
 	n, records, size := w.store.Held()
-	if n == 0 && !canStore {
+	switch {
+	case n == 0 && !canStore:
 		err := w.close()
 		w.store = nil
 		return err
-	}
-	if !canStore {
+	case !canStore:
 		return supervise.Final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order "+
 			"now, in which they have no place: "+
 			"deliver them with the former configuration, or accept that they are lost and remove "+
 			"that directory", records, dir.Path()))
-	}
-	if n > 0 {
+	case n > 0:
 		w.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records",
 			records)
 	}
@@ -100,6 +93,19 @@ func (w *waits) open(p *pipe) error {
 	w.books.countRead(records, size)
 	w.books.waiting = w.store
 	return nil
+}
+
+// openStore opens the store in dir. It returns nil if there is none and the route must not have one
+// (canStore is false). state is the path of the state directory, for messages.
+func (w *waits) openStore(dir vfs.Dir, state string, canStore bool) (*waiting.Store, error) {
+	exists, err := waiting.Exists(dir)
+	if err == nil {
+		err = w.check(exists, state)
+	}
+	if err != nil || !exists && !canStore {
+		return nil, err
+	}
+	return waiting.Open(dir, waiting.Options{Boot: w.boot, SinceBoot: sinceBoot})
 }
 
 // check returns an error if batches wait according to the checkpoint, but the store of waiting
@@ -438,6 +444,7 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range,
 		return nil, err
 	}
 	w.found(ranges)
+	w.failures.recovered(part{name: "waiting"})
 	// If, for example, rows were changed or deleted while the batch waited, it now has another
 	// number of records than when it was first read. Correct the count of records read.
 	if other := int64(b.Origins) - records; other != 0 {
@@ -486,7 +493,7 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History,
 		gone = w.reader.idle() >= missingFor
 	}
 	if !gone {
-		if times, due := w.failures.recordFailure("waiting", firstLine(cause)); due {
+		if times, due := w.failures.recordFailure(part{name: "waiting"}, firstLine(cause)); due {
 			w.host.log.Warn("a waiting batch could not be read again; retrying",
 				"partition", ranges[0].Part.Name, "times", times, "again_in", wait, "error", cause)
 		}

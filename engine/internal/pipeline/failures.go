@@ -7,28 +7,34 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// failures keeps the last failure of each worker and processor, and logs failures. A failure is
-// logged at once if its text differs from the last text in the log for the same worker or
-// processor. Otherwise it is logged at most once per failureEvery, with the number of repetitions.
-// So a worker that fails often for one reason does not fill the log.
+// failures keeps the last failure of each part of a route, such as a worker, and logs failures. A
+// failure is logged at once if its text differs from the last text in the log for the same part.
+// Otherwise it is logged at most once per failureEvery, with the number of repetitions. So a worker
+// that fails often for one reason does not fill the log.
 type failures struct {
 	log *slog.Logger
 
-	mu       sync.Mutex          // guards the fields below
-	by       map[string]*failure // by worker or processor
-	last     string
-	dead     failure // dead letters that are not in the log yet
+	mu       sync.Mutex        // guards the fields below
+	of       map[part]*failure // parts that have failed
+	dead     failure           // dead letters that are not in the log yet
 	deadFile string
+}
+
+// part is a part of a route that may fail: a worker, a processor, or another one, such as
+// "checkpoint".
+type part struct {
+	name   string
+	worker bool
 }
 
 type failure struct {
 	text   string
+	at     time.Time // of the last failure; zero if the part has worked since
 	logged time.Time
 	more   int // repetitions since the text was logged
 }
@@ -38,27 +44,35 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// recordFailure records a failure of a worker or processor, which is named by the first argument.
-// due reports whether the caller must log the failure: its text differs from that of the last log
-// line about the same worker or processor, or this line is older than failureEvery. times is the
-// number of its failures since that line, including this one.
-func (f *failures) recordFailure(who, text string) (times int, due bool) {
+// recordFailure records a failure of a part. due reports whether the caller must log the failure:
+// its text differs from that of the last log line about the same part, or this line is older than
+// failureEvery. times is the number of failures of the part since that line, including this one.
+func (f *failures) recordFailure(p part, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	seen := f.by[who]
+	seen := f.of[p]
 	if seen == nil {
 		seen = &failure{}
-		f.by[who] = seen
+		f.of[p] = seen
 	}
 	seen.more++
-	f.last = who + ": " + text
+	seen.at = now
 	if seen.text == text && now.Sub(seen.logged) < failureEvery {
 		return seen.more, false
 	}
 	times = seen.more
-	*seen = failure{text: text, logged: now}
+	*seen = failure{text: text, at: now, logged: now}
 	return times, true
+}
+
+// recovered notes that a part works.
+func (f *failures) recovered(p part) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seen := f.of[p]; seen != nil {
+		seen.at = time.Time{}
+	}
 }
 
 // failed notes and logs a failed attempt. The sender's event loop calls it.
@@ -67,7 +81,7 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 	if len(text) > failureText {
 		text = text[:failureText] + "..."
 	}
-	times, due := f.recordFailure(e.Lane, text)
+	times, due := f.recordFailure(part{e.Lane, true}, text)
 	if !due {
 		return
 	}
@@ -81,7 +95,7 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 
 // countDeadLetters counts new dead letters, and logs their number at most once per failureEvery. A
 // later call of reportDead logs the rest.
-func (f *failures) countDeadLetters(letters []deadletter.Letter, path string) {
+func (f *failures) countDeadLetters(letters []stream.DeadLetter, path string) {
 	f.mu.Lock()
 	f.dead.more += len(letters)
 	f.dead.text = letters[len(letters)-1].Reason
@@ -108,18 +122,26 @@ func (f *failures) reportDead(atEnd bool) {
 	}
 }
 
-// latest returns the text of the last failure, or "" if there was none.
-func (f *failures) latest() string {
+// latest returns the latest failure with the name of its part. It omits parts that have recovered,
+// and returns "" if no other part has failed.
+func (f *failures) latest() (text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last
+	var at time.Time
+	for p, seen := range f.of {
+		if seen.at.After(at) {
+			text, at = p.name+": "+seen.text, seen.at
+		}
+	}
+	return text
 }
 
-// latestOf returns the latest failure of a worker, without its name. It returns "" if there is none.
+// latestOf returns the latest failure of a worker, without its name. It returns "" if the worker
+// has not failed, or has recovered.
 func (f *failures) latestOf(worker string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if seen := f.by[worker]; seen != nil {
+	if seen := f.of[part{worker, true}]; seen != nil && !seen.at.IsZero() {
 		return seen.text
 	}
 	return ""

@@ -33,59 +33,18 @@ func windowOf(f config.Flow, lanes []stream.Lane) window.Algorithm {
 	})
 }
 
-// budgetOf returns the limit on redeliveries: a share of the deliveries, plus a number per second.
-// If flow.redeliver is 0, there is no limit.
-func budgetOf(f config.Flow) control.Budget {
-	if f.Redeliver == 0 {
-		return control.Budget{Share: -1}
-	}
-	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
-}
-
-// poisonOf converts two options. flow.poison is the number of workers that a batch must kill to
-// count as poison. If it is 0, no batch does, and flow.poisoned has no effect. Otherwise
-// flow.poisoned states whether to dead-letter a batch that fails at workers that deliver other
-// batches.
-func poisonOf(f config.Flow) control.Poison {
-	if f.Poison == 0 {
-		return control.Poison{Deaths: -1, Failures: -1}
-	}
-	return control.Poison{Deaths: f.Poison, Refuse: f.Poisoned == "dead_letter"}
-}
-
-// endOf returns the maximum number of attempts and the maximum time for retries of a failing batch.
-// A batch that reaches one of them is dead-lettered. There are no limits unless `exhausted:
-// dead_letter` is set.
-func endOf(r config.Retry) control.End {
-	if r.Exhausted != "dead_letter" {
-		return control.End{}
-	}
-	return control.End{Attempts: r.Attempts, Elapsed: r.MaxElapsed}
-}
-
-func waitingOf(r config.Retry) control.Waiting {
-	return control.Waiting{Cost: float64(r.Waiting.Records), Bytes: int64(r.Waiting.Bytes)}
-}
-
-func limitOf(l config.Limit) control.Limit {
-	return control.Limit{Rate: float64(l.Rate), Bytes: float64(l.Bytes), Concurrency: l.Concurrency}
+// durationOrAuto returns the duration s, which is valid, or 0 if s is "auto".
+func durationOrAuto(s string) time.Duration {
+	d, _ := time.ParseDuration(s) // auto is no duration
+	return d
 }
 
 // hedgeShare is the share of sent batches that may be sent a second time (hedged) to another
 // worker.
 const hedgeShare = 0.02
 
-func hedgeOf(f config.Flow) control.Hedge {
-	if !f.Hedge {
-		return control.Hedge{}
-	}
-	return control.Hedge{Share: hedgeShare}
-}
-
-// durationOrAuto returns the duration s, which is valid, or 0 if s is "auto".
-func durationOrAuto(s string) time.Duration {
-	d, _ := time.ParseDuration(s) // auto is no duration
-	return d
+func limitOf(l config.Limit) control.Limit {
+	return control.Limit{Rate: float64(l.Rate), Bytes: float64(l.Bytes), Concurrency: l.Concurrency}
 }
 
 // controlConfig converts the sections flow:, retry: and checkpoint: of a route to the config of
@@ -95,12 +54,30 @@ func controlConfig(c config.Route, lanes []stream.Lane) (control.Config, error) 
 	if err != nil {
 		return control.Config{}, fmt.Errorf("retry.backoff: %w", err)
 	}
-	return control.Config{
-		Seed: uint64(time.Now().UnixNano()), Window: windowOf(c.Flow, lanes),
-		Dispatch: dispatch.Find(c.Flow.Dispatch, dispatch.Options{Band: c.Flow.TieBand}),
-		Timeout:  durationOrAuto(c.Flow.Timeout), Retry: retry,
-		Replay: int64(c.Checkpoint.Replay), Waiting: waitingOf(c.Retry), End: endOf(c.Retry), Shared: c.Flow.Shared,
-		Limit: limitOf(c.Flow.Limit), LaneLimit: limitOf(c.Flow.WorkerLimit),
-		Budget: budgetOf(c.Flow), Poison: poisonOf(c.Flow), Hedge: hedgeOf(c.Flow),
-	}, nil
+	f := c.Flow
+	out := control.Config{
+		Seed: uint64(time.Now().UnixNano()), Window: windowOf(f, lanes),
+		Dispatch: dispatch.Find(f.Dispatch, dispatch.Options{Band: f.TieBand}),
+		Timeout:  durationOrAuto(f.Timeout), Retry: retry,
+		Replay: int64(c.Checkpoint.Replay), Shared: f.Shared,
+		Waiting: control.Waiting{
+			Cost: float64(c.Retry.Waiting.Records), Bytes: int64(c.Retry.Waiting.Bytes),
+		},
+		Limit: limitOf(f.Limit), LaneLimit: limitOf(f.WorkerLimit),
+		Budget: control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate},
+		Poison: control.Poison{Deaths: f.Poison, Refuse: f.Poisoned == "dead_letter"},
+	}
+	if f.Redeliver == 0 { // no limit
+		out.Budget = control.Budget{Share: -1}
+	}
+	if f.Poison == 0 { // no batch counts as poison, and flow.poisoned has no effect
+		out.Poison = control.Poison{Deaths: -1, Failures: -1}
+	}
+	if c.Retry.Exhausted == "dead_letter" { // otherwise the other two options have no effect
+		out.End = control.End{Attempts: c.Retry.Attempts, Elapsed: c.Retry.MaxElapsed}
+	}
+	if f.Hedge {
+		out.Hedge.Share = hedgeShare
+	}
+	return out, nil
 }

@@ -1,11 +1,9 @@
 package pipeline
 
 import (
-	"context"
 	"sync"
 
 	"github.com/penstock-io/penstock/engine/internal/admin"
-	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -80,19 +78,6 @@ func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.Dead += take(now.Dead - base.Dead)
 	s.Dropped += take(now.Cancelled - base.Cancelled)
 	s.Delivered = rest
-}
-
-// append writes dead letters for records that a parking sink could not deliver.
-func (r *letterWriter) append(ctx context.Context, given []stream.DeadLetter) error {
-	letters := make([]deadletter.Letter, len(given))
-	for i, l := range given {
-		letters[i] = deadletter.Letter{
-			ID: l.ID, Partition: l.Partition, File: l.File, Position: l.Position, Record: l.Record,
-			Reason: stream.MaskURLs(l.Reason), Detail: stream.MaskURLs(l.Detail),
-			Attempts: l.Attempts, Worker: l.Worker, History: l.History,
-		}
-	}
-	return r.write(ctx, letters)
 }
 
 // deliveries returns the routes with a parking sink and the stores of their deliveries, for the

@@ -100,7 +100,7 @@ func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 		return
 	}
 	r.host.Count("processor_deaths", 1)
-	if times, due := r.failures.recordFailure(e.Child, firstLine(e.Err)); due {
+	if times, due := r.failures.recordFailure(part{name: e.Child}, firstLine(e.Err)); due {
 		r.host.log.Log(ctx, slog.LevelWarn, "a processor died; another one processes its batch",
 			"processor", e.Child, "times", times, "again_in", e.Delay, "error", e.Err)
 	}
@@ -207,6 +207,7 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 	returned = true
 	p.r.budget.correct(j.batch)
 	p.idle.deaths.Store(0)
+	p.r.failures.recovered(part{name: p.name})
 	j.err = err
 	j.saved, p.saved = nil, j.saved
 	close(j.done)

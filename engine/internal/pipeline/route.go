@@ -151,7 +151,7 @@ func (r *route) open(ctx context.Context) error {
 	if s, ok := r.pipe.source.(*deadletter.Source); ok {
 		o.OwnLetters = s.Assigned
 	}
-	o.DeadLetter, o.Synced = r.letters.append, r.saver.synced
+	o.DeadLetter, o.Synced = r.letters.write, r.saver.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
 	tokens := r.saver.layers.resumeTokens()
 	for _, lane := range slices.Sorted(maps.Keys(tokens)) { // at most one lane: see saveToken

@@ -116,29 +116,35 @@ func (r *saver) Run(ctx context.Context) error {
 			begun := time.Now()
 			if err = r.assigned.save(ctx, r.sync); err == nil {
 				state = backoff.State{}
+				r.failures.recovered(part{name: "checkpoint"})
 				r.syncedAt.Store(begun.UnixNano())
 			}
 		}
-		if err == nil {
-			continue
-		}
-		_, retryable := errors.AsType[*retryableError](err)
-		switch {
-		case retryable && ctx.Err() != nil:
-			return nil // the run ends, and lastSave saves the rest
-		case !retryable || r.once || r.layers.failed():
-			return err
-		}
-		wait, next, _ := saveBackoff.Next(state, nil)
-		state = next
-		if times, due := r.failures.recordFailure("checkpoint", firstLine(err)); due {
-			r.host.log.Error("the progress could not be saved; retrying",
-				"times", times, "again_in", wait, "error", err)
-		}
-		if retry.Sleep(ctx, wait) != nil {
-			return nil
+		if err != nil {
+			if again, err := r.awaitRetry(ctx, err, &state); !again {
+				return err
+			}
 		}
 	}
+}
+
+// awaitRetry waits after a save has failed with err, until the next save may begin. If Run must end
+// instead, awaitRetry returns false, and the result of Run.
+func (r *saver) awaitRetry(ctx context.Context, err error, state *backoff.State) (bool, error) {
+	_, retryable := errors.AsType[*retryableError](err)
+	switch {
+	case retryable && ctx.Err() != nil:
+		return false, nil // lastSave saves the rest
+	case !retryable || r.once || r.layers.failed():
+		return false, err
+	}
+	var wait time.Duration
+	wait, *state, _ = saveBackoff.Next(*state, nil)
+	if times, due := r.failures.recordFailure(part{name: "checkpoint"}, firstLine(err)); due {
+		r.host.log.Error("the progress could not be saved; retrying",
+			"times", times, "again_in", wait, "error", err)
+	}
+	return retry.Sleep(ctx, wait) == nil, nil
 }
 
 // writePause is the pause after a write that follows soon after records have settled. If the
@@ -419,12 +425,12 @@ func wake(c chan<- struct{}) {
 // commit and the first save of the checkpoint. The ledger would then have progress of an unknown
 // file. If saving fails, the next save of Run includes the partitions.
 func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
+	if r.ledgered == nil || r.assigned != nil || r.layers.layered() {
+		return
+	}
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
 		to[b.Spans[i].Part.ID] = b.Spans[i].To
-	}
-	if r.ledgered == nil || r.assigned != nil || r.layers.layered() {
-		return
 	}
 	ahead := slices.Clone(met)
 	for i := range ahead {

@@ -131,6 +131,9 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 		r.withdrew(it.Value)
 		return
 	}
+	if !s.DeadLettered {
+		r.failures.recovered(part{s.Lane, true})
+	}
 	r.tapSettled(it, s)
 	r.observed.sent(it.Value)
 	r.recordSettled(it.Value, batchOutcome{lane: s.Lane, token: s.ResumeToken,

@@ -63,7 +63,7 @@ func newSlot(p *pipe, c config.Route, o Options) *slot {
 		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log,
 		counter: new(metrics.Set), readerCounter: new(metrics.Set),
 		parkedBase: new(parkedBase),
-		failures:   &failures{log: log, by: make(map[string]*failure)}, left: make(chan struct{}),
+		failures:   &failures{log: log, of: make(map[part]*failure)}, left: make(chan struct{}),
 	}
 	for _, name := range []string{"worker_deaths", "processor_deaths", "reopened", "waiting_lost"} {
 		s.counter.Add(name, 0)
@@ -318,19 +318,14 @@ func (s *slot) ended(e supervise.Event) {
 
 // halted notes that the route is not running. If it was draining, its drain has ended.
 func (s *slot) halted() {
-	s.mu.Lock()
-	draining := s.draining
-	s.mu.Unlock()
-	if draining {
+	if s.isDraining() {
 		s.leftOnce.Do(func() { close(s.left) })
 	}
 }
 
 // opening returns for how long the route has been opening its sink and reader, or 0 if it is not
-// opening them.
+// opening them. The caller holds s.mu.
 func (s *slot) opening() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	r := s.route
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -416,6 +411,6 @@ func (s *slot) snapshot() status.Route {
 	if err != nil {
 		out.Error = stream.MaskURLs(err.Error())
 	}
-	out.Again = max(0, again.Seconds())
+	out.Again, out.Opening = max(0, again.Seconds()), s.opening().Seconds()
 	return out
 }

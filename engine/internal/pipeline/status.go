@@ -43,9 +43,7 @@ func (e *Engine) statusWithoutTree() status.Status {
 			Error: p.sourceFailure(),
 		})
 		for _, slot := range p.routes() {
-			r := slot.snapshot()
-			r.Opening = slot.opening().Seconds()
-			s.Routes = append(s.Routes, r)
+			s.Routes = append(s.Routes, slot.snapshot())
 		}
 	}
 	s.Reload, s.Replay, s.Cluster = e.lastReload(), e.lastReplay(), clusterStatus(e)

@@ -8,8 +8,8 @@ import (
 const senderName = "sender"
 
 // Tree returns the parts of the engine as a tree: its pipelines, their routes and the supervised
-// goroutines by name, each with its restarts and last error. The parts are read one after the
-// other, not at one instant. The method String of the result draws the tree.
+// goroutines by name, each with its restarts and last error. It omits the workers. The parts are
+// read one after the other, not at one instant. The method String of the result draws the tree.
 func (e *Engine) Tree() supervise.Status {
 	root := supervise.Status{Name: engineName, State: supervise.Idle}
 	if tree := e.tree.Load(); tree != nil {
@@ -30,8 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill adds the routes of p and their workers to the tree. The tree was made from the supervisors,
-// which do not have the routes of a pipeline that is not running. fill creates nodes for them.
+// fill adds the routes of p to the tree. The tree was made from the supervisors, which do not have
+// the routes of a pipeline that is not running. fill creates nodes for them.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {
@@ -67,23 +67,14 @@ func (s *slot) fill(node *supervise.Status) {
 		node.Err = firstLine(s.err)
 	}
 	r.mu.Lock()
-	health, sender, ran := r.health, r.sender.sender, s.starts > 0
+	health := r.health
 	r.mu.Unlock()
 	switch {
-	case !ran:
+	case s.starts == 0:
 		node.State = supervise.Idle
 	case health == healthDraining && node.State == supervise.Running:
 		node.State = supervise.Halting
 	case !s.running && s.next.IsZero():
 		node.State, node.Children = supervise.Finished, nil
-	}
-	lanes := childOf(node, senderName)
-	if lanes == nil || sender == nil {
-		return
-	}
-	status, names := sender.Status()
-	for _, l := range status.Lanes {
-		lanes.Children = append(lanes.Children,
-			supervise.Status{Name: names[l.Lane], State: lanes.State, Starts: 1, Since: lanes.Since})
 	}
 }

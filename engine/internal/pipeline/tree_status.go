@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// treeStatus returns the tree of the engine's parts for the admin pages. It takes the state and
-// reason of each worker from routes.
+// treeStatus returns the tree of the engine's parts for the admin pages. It adds the workers
+// of routes.
 func (e *Engine) treeStatus(now time.Time, routes []status.Route) *status.Child {
 	root := childStatus(e.Tree(), now)
 	for i := range routes {
@@ -18,19 +18,15 @@ func (e *Engine) treeStatus(now time.Time, routes []status.Route) *status.Child 
 		if sender == nil {
 			continue
 		}
-		workers := make(map[string]*status.Worker, len(r.Workers))
 		for k := range r.Workers {
-			workers[r.Workers[k].Name] = &r.Workers[k]
-		}
-		for k := range sender.Children {
-			c := &sender.Children[k]
-			w := workers[c.Name]
-			if w == nil {
-				continue
+			w := &r.Workers[k]
+			c := status.Child{
+				Name: w.Name, State: w.State, Since: sender.Since, Seconds: sender.Seconds,
 			}
-			if c.State = w.State; c.State != "NORMAL" {
+			if w.State != "NORMAL" {
 				c.Reason = w.Reason
 			}
+			sender.Children = append(sender.Children, c)
 		}
 	}
 	return root
