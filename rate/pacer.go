@@ -64,8 +64,8 @@ func (p *pacer) take(now time.Duration, n int) bool {
 	return true
 }
 
-// reserve counts n events that will happen later, and returns the time until then. The tokens of the
-// bucket and the events left in the quota may become negative.
+// reserve counts n events that will happen later, and returns the time until then. The tokens of
+// the bucket and the events left in the quota may become negative.
 func (p *pacer) reserve(now time.Duration, n int) time.Duration {
 	wait := p.wait(now, 0, n)
 	if p.limited {

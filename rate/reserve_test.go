@@ -65,8 +65,8 @@ func delay(l *rate.Limiter) (first, second rate.Reservation) {
 	return first, second
 }
 
-// TestReservationsKeepRate checks random calls, cancellations and pauses: no span of time may have more
-// events than the burst and the rate allow.
+// TestReservationsKeepRate checks random calls, cancellations and pauses: no span of time may have
+// more events than the burst and the rate allow.
 func TestReservationsKeepRate(t *testing.T) {
 	const events, callers = 10, 200
 	for seed := range uint64(30) {
