@@ -335,7 +335,7 @@ func newTransactions(s *transactionalSink, t *stream.Taking) (*transactions, err
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.producer, err = s.producer(oldTransactions(), kgo.TransactionalID(p.id),
-		kgo.TransactionTimeout(transactionTimeout),
+		kgo.TransactionTimeout(transactionTimeout), kgo.WithHooks(p),
 		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond))
 	return p, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/retry"
@@ -84,7 +85,8 @@ type transactions struct {
 	progress progress // as committed; owned by run's goroutine after Take
 	limit    int      // maximum bytes of a commit's metadata; owned like progress
 
-	open atomic.Bool // a transaction is open; closeProducer may run beside run's goroutine
+	open atomic.Bool  // a transaction is open; closeProducer may run beside run's goroutine
+	ends atomic.Int64 // responses to requests that end a transaction
 
 	mu    sync.Mutex // guards the fields below
 	state ownershipState
@@ -352,8 +354,17 @@ func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err 
 // commit commits the transaction. If the response is an error or does not arrive, it is not known
 // whether the brokers have committed the transaction. commit then tries to abort it, and reads the
 // outcome from the group's offsets.
+//
+// The client library sends no request if it has no record of a partition in the transaction, and
+// returns nil. This was seen once, although a record had been produced. The transaction then stays
+// open, so the engine must take the partition again. This aborts the transaction.
 func (p *transactions) commit(ctx context.Context, next progress) error {
+	ends := p.ends.Load()
 	err := p.producer.EndTransaction(ctx, kgo.TryCommit)
+	if err == nil && p.ends.Load() == ends {
+		return &fencingError{fmt.Errorf("the client did not send the commit of the transaction of "+
+			"partition %q", p.part.Name)}
+	}
 	if err == nil {
 		p.open.Store(false)
 		return nil
@@ -375,6 +386,15 @@ func (p *transactions) commit(ctx context.Context, next progress) error {
 	}
 	p.s.host.Count("transactions_aborted", 1)
 	return err
+}
+
+// OnBrokerRead implements kgo.HookBrokerRead.
+func (p *transactions) OnBrokerRead(
+	_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error,
+) {
+	if err == nil && key == int16(kmsg.EndTxn) {
+		p.ends.Add(1)
+	}
 }
 
 // abortBackoff paces the attempts to abort a transaction while brokers do not answer.
