@@ -41,7 +41,7 @@ func literal(c *sqltable.Column, cell []byte) any {
 		return true
 	case c.Type == sqltable.Bool && cell[0] == 'f':
 		return false
-	case c.Type == sqltable.Bytes:
+	case c.Type == sqltable.Bytes, c.Type == sqltable.Bits:
 		if raw, ok := sqltable.HexBytes(cell); ok {
 			return raw
 		}

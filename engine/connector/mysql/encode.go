@@ -106,7 +106,7 @@ func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 		return append(dst, "NULL"...)
 	case c.Type == sqltable.Integer, c.Type == sqltable.Bool:
 		return append(dst, cell...) // checked by sqltable: digits, true or false
-	case c.Type == sqltable.Bytes:
+	case c.Type == sqltable.Bytes, c.Type == sqltable.Bits:
 		if raw, ok := sqltable.HexBytes(cell); ok {
 			return append(hex.AppendEncode(append(dst, "x'"...), raw), '\'')
 		}

@@ -40,9 +40,11 @@ func typeOf(decl string) sqltable.Type {
 		return sqltable.JSON
 	case strings.HasSuffix(word, "text"):
 		return sqltable.Text
-	case strings.HasSuffix(word, "blob"), strings.HasSuffix(word, "binary"), word == "bit",
+	case strings.HasSuffix(word, "blob"), strings.HasSuffix(word, "binary"),
 		slices.Contains(spatial, word):
 		return sqltable.Bytes
+	case word == "bit":
+		return sqltable.Bits
 	}
 	return sqltable.Other
 }

@@ -71,6 +71,7 @@ func TestMariaDB(t *testing.T) {
 	t.Run("names", func(t *testing.T) { names(t, server) })
 	t.Run("keys", func(t *testing.T) { keys(t, server) })
 	t.Run("truth values", func(t *testing.T) { truthValues(t, server) })
+	t.Run("bits", func(t *testing.T) { bits(t, server) })
 	t.Run("points", func(t *testing.T) { points(t, server) })
 	t.Run("whole record", func(t *testing.T) { wholeRecord(t, server) })
 	t.Run("definitions", func(t *testing.T) { definitions(t, server) })

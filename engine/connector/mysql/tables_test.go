@@ -237,6 +237,23 @@ func truthValues(t *testing.T, server *connectortest.Server) {
 	}
 }
 
+// bits checks that a BIT column gets the values of numbers, not the codes of their digits.
+func bits(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (b bit(8), _extra json)")
+	o := d.options("t")
+	err := deliver(opened(t, o)[0], connectortest.Records(t, `{"b":5}`, `{"b":"6"}`, `{"b":true}`,
+		`{"b":false}`, `{"b":null}`, `{"b":-1}`, `{"b":1.0}`, `{"b":"a"}`, `{"b":""}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := d.column(t, "SELECT concat_ws(' ', b + 0, _extra) FROM t")
+	want := []string{"5", "6", "1", "0", "", `{"b":-1}`, `{"b":1.0}`, `{"b":"a"}`, `{"b":""}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
 // points checks that a spatial value is stored as source table reads it.
 func points(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)

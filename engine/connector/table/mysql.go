@@ -251,7 +251,7 @@ var mysqlStandard = map[string]string{
 	"bigint": "bigint", "year": "integer",
 	"unsigned tinyint": "smallint", "unsigned smallint": "integer", "unsigned mediumint": "integer",
 	"unsigned int":    "bigint",
-	"unsigned bigint": "numeric", "float": "real", "double": "double precision", "date": "date",
+	"unsigned bigint": "numeric(20,0)", "float": "real", "double": "double precision", "date": "date",
 	"time":     "interval",
 	"datetime": "timestamp without time zone", "timestamp": "timestamp with time zone",
 	"json": "json",

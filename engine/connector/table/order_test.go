@@ -170,19 +170,20 @@ func bytesAndTexts(t *testing.T, w fixture) {
 	}
 }
 
-// decimals checks the types that a sink gets for DECIMAL columns. No value may exceed its type. The
-// zeros before the number in a ZEROFILL column are not part of the JSON number.
+// decimals checks the types that a sink gets for DECIMAL and unsigned BIGINT columns. No value may
+// exceed its type. The zeros before the number in a ZEROFILL column are not part of the JSON number.
 func decimals(t *testing.T, w fixture) {
 	execute(t, w.db, "CREATE TABLE t (k int PRIMARY KEY, a decimal(5,2), b decimal(5,2) unsigned, "+
-		"c decimal(5,5) unsigned, d decimal(65,0), e decimal(6,2) zerofill); "+
-		"INSERT INTO t VALUES (1, 1, 1, 0, 1, 1)")
+		"c decimal(5,5) unsigned, d decimal(65,0), e decimal(6,2) zerofill, f bigint unsigned); "+
+		"INSERT INTO t VALUES (1, 1, 1, 0, 1, 1, 18446744073709551615)")
 	for _, c := range []struct {
 		set  func(o *table.Options)
 		want string
 	}{
-		{ofTable("t"), "numeric(5,2) numeric(5,2) numeric(5,5) numeric(65,0) numeric(6,2)"},
+		{ofTable("t"), "numeric(5,2) numeric(5,2) numeric(5,5) numeric(65,0) numeric(6,2) numeric(20,0)"},
 		// the driver does not report whether the columns of a query are unsigned
-		{ofQuery("SELECT * FROM t", "k"), "numeric(6,2) numeric(5,2) numeric(5,5) numeric(65,0) numeric(6,2)"},
+		{ofQuery("SELECT * FROM t", "k"),
+			"numeric(6,2) numeric(5,2) numeric(5,5) numeric(65,0) numeric(6,2) numeric(20,0)"},
 	} {
 		r, err := w.open(t, true, nil, c.set)
 		if err != nil {
@@ -195,7 +196,7 @@ func decimals(t *testing.T, w fixture) {
 		if got := strings.Join(b.Types[1:], " "); got != c.want {
 			t.Errorf("types %s, want %s", got, c.want)
 		}
-		want := `{"k":1,"a":1.00,"b":1.00,"c":0.00000,"d":1,"e":1.00}`
+		want := `{"k":1,"a":1.00,"b":1.00,"c":0.00000,"d":1,"e":1.00,"f":18446744073709551615}`
 		if got := string(b.Text(0)); got != want {
 			t.Errorf("read %s, want %s", got, want)
 		}

@@ -5,6 +5,7 @@ package sqltable
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 
 	"github.com/penstock-io/penstock/stream"
@@ -78,6 +79,23 @@ func HexBytes(cell []byte) (raw []byte, ok bool) {
 	return raw, err == nil
 }
 
+// appendBits appends the cell of a column of type [Bits] in the form that HexBytes decodes. It
+// reports false if the value does not fit.
+func appendBits(dst, value []byte) ([]byte, bool) {
+	if _, ok := HexBytes(value); ok {
+		return append(dst, value...), true
+	}
+	text := string(value)
+	switch text {
+	case "true":
+		text = "1"
+	case "false":
+		text = "0"
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	return fmt.Appendf(dst, `\x%016x`, n), err == nil
+}
+
 // fits reports whether a column of type t can store a non-null value.
 func (d *Dialect) fits(t Type, kind stream.Kind, value []byte) bool {
 	scalar := kind == stream.Number || kind == stream.Text
@@ -92,6 +110,9 @@ func (d *Dialect) fits(t Type, kind stream.Kind, value []byte) bool {
 		}
 		_, err := strconv.ParseFloat(string(value), 64)
 		return err == nil
+	case Bits:
+		_, ok := appendBits(nil, value)
+		return ok && kind != stream.JSON
 	case Bool:
 		if d.BoolIsByte && scalar && isInteger(value) {
 			_, err := strconv.ParseInt(string(value), 10, 8)

@@ -190,9 +190,13 @@ func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (ref
 		return fmt.Sprintf("field %q has %s, which its column cannot store (%s)", name,
 			kindNames[kind], cmp.Or(typeTexts[c.Type], c.Decl))
 	}
-	if c.Type == JSON && kind == stream.Text {
+	if c.Type == Bits || c.Type == JSON && kind == stream.Text {
 		from := len(r.scratch)
-		r.scratch = ndjson.AppendString(r.scratch, value)
+		if c.Type == Bits {
+			r.scratch, _ = appendBits(r.scratch, value)
+		} else {
+			r.scratch = ndjson.AppendString(r.scratch, value)
+		}
 		r.Cells[column] = r.scratch[from:len(r.scratch):len(r.scratch)]
 		return ""
 	}
@@ -268,7 +272,7 @@ var kindNames = map[stream.Kind]string{stream.Number: "a number", stream.Bool: "
 	stream.JSON: "an array or object", stream.Text: "a text"}
 
 var typeTexts = map[Type]string{Integer: "whole numbers of 64 bits", Number: "numbers",
-	Float: "floats of 64 bits", Bool: "true or false"}
+	Float: "floats of 64 bits", Bool: "true or false", Bits: "whole numbers and bits"}
 
 // accepts reports whether the database can store data as text. If it can, it can also store each
 // part of data that consists of whole characters.

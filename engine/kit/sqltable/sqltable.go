@@ -37,6 +37,9 @@ const (
 	// Bytes is for raw bytes. A text that begins with \x has two hexadecimal digits for each byte.
 	// Any other text is stored as its own bytes.
 	Bytes
+	// Bits is for strings of at most 64 bits. Whole numbers, true and false are stored as numbers,
+	// and hexadecimal digits as in Bytes. No other value fits.
+	Bits
 )
 
 // Column is one column of a table.
