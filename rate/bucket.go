@@ -55,7 +55,7 @@ func (b *Bucket) Take(now time.Duration, n float64) bool {
 // Add puts n tokens in, up to the burst. A negative n takes tokens out, even more than there are:
 // the number of tokens is then negative.
 func (b *Bucket) Add(now time.Duration, n float64) {
-	b.tokens, b.filled = max(min(b.Tokens(now)+n, b.burst), -math.MaxFloat64), now
+	b.tokens, b.filled = min(b.Tokens(now)+n, b.burst), now
 }
 
 // Wait returns the time until the bucket has n tokens if no tokens are taken meanwhile. If n

@@ -355,9 +355,9 @@ func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err 
 // whether the brokers have committed the transaction. commit then tries to abort it, and reads the
 // outcome from the group's offsets.
 //
-// The client library sends no request if it has no record of a partition in the transaction, and
-// returns nil. This was seen once, although a record had been produced. The transaction then stays
-// open, so the engine must take the partition again. This aborts the transaction.
+// If the client library takes a transaction for empty, it returns nil without a request. In one run
+// of a test, it did so although a record had been produced. The transaction is then still open. So
+// without a response, the engine must take the partition again, which aborts the transaction.
 func (p *transactions) commit(ctx context.Context, next progress) error {
 	ends := p.ends.Load()
 	err := p.producer.EndTransaction(ctx, kgo.TryCommit)
