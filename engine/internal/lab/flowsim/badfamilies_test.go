@@ -319,11 +319,11 @@ func (f family) least(seeds int) float64 {
 	switch {
 	case f.order == "strict", f.bad > 0.9:
 		return 0
-	case f.bad > 0.5:
-		if simple && f.chance == 0 {
-			return of(0.9, 0)
-		}
+	case f.bad > 0.5 && (f.order == "key" ||
+		f.workers == 2 && f.trouble == "worker" && f.chance > 0.1):
 		return 0
+	case f.bad > 0.5:
+		return of(0.87, 0)
 	case f.bad > 0.1 && !simple:
 		return of(0.9, 0.85)
 	}
