@@ -45,10 +45,10 @@ const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
 // timestamp. It returns 0 if text does not begin with a timestamp and a space. The day may have a
 // leading zero. Many senders use a timestamp of RFC 3339 instead, so setStamp accepts it, too.
 //
-// A timestamp of RFC 3164 has no year. setStamp tries the next, the current and the previous year, in this
-// order. It takes the first year in which the date exists and is at most a day in the future.
-// Example: a message of December that arrives in January gets the previous year. A timestamp of
-// February 29 is not valid if the date exists in none of these years.
+// A timestamp of RFC 3164 has no year. setStamp tries the next, the current and the previous year,
+// in this order. It takes the first year in which the date exists and is at most a day in the
+// future. Example: a message of December that arrives in January gets the previous year. A
+// timestamp of February 29 is not valid if the date exists in none of these years.
 func (p *parser) setStamp(m *message, text []byte) int {
 	if len(text) > 0 && isDigit(text[0]) {
 		if n := p.setTimestamp(m, text); n < len(text) && text[n] == ' ' {
