@@ -227,7 +227,7 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 		}
 		t.deadlines.push(a)
 	}
-	if g := (breakerGate{lanes: t.lanes, lane: l}); g.isCautious() {
+	if t.lanes.isCautious(&l.br) {
 		l.br.trial = a
 	}
 	t.lanes.updateRoom(l)

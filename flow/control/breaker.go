@@ -14,9 +14,13 @@ type breaker struct {
 	// time of the first failure of the streak: a delivery of an attempt sent later ends the streak
 	began  time.Duration
 	failed time.Duration // time of the last failure: a failed attempt sent earlier does not count
-	since  uint64        // lanes.delivered when the streak began, or at the last probe
-	probes int           // consecutive failed probes since the last wait
-	alive  bool          // the worker has answered since the breaker last closed
+	served time.Duration // time of the last delivery of an attempt sent before the streak; 0: none
+	// no trial starts before this time, unless such an attempt is delivered
+	awaits time.Duration
+	level  int // least number in flight at a refusal of the streak
+	since  uint64 // lanes.delivered when the streak began, or at the last probe
+	probes int    // consecutive failed probes since the last wait
+	alive  bool   // the worker has answered since the breaker last closed
 	state  breakerState
 	fault  Outcome // the failure that opened the breaker
 	// deliveries in the second before the breaker opened
@@ -39,7 +43,9 @@ const (
 )
 
 // breakerGate is shut while the lane's breaker is open or pauses the lane briefly, and during the
-// global backoff. While the next failure would open the breaker, it allows one attempt at a time.
+// global backoff. While the next failure would open the breaker, it allows one attempt at a time. If
+// earlier attempts are in flight, this attempt waits for up to a round trip until one of them is
+// delivered.
 type breakerGate struct {
 	lanes *lanes
 	lane  *lane
@@ -47,28 +53,32 @@ type breakerGate struct {
 
 func newBreakerGate(ls *lanes, l *lane) gate { return &breakerGate{lanes: ls, lane: l} }
 
-func (g *breakerGate) room(time.Duration) int {
+func (g *breakerGate) room(now time.Duration) int {
 	b := &g.lane.br
 	switch {
 	case b.shut() || g.lanes.global.active:
 		return 0
-	case !g.isCautious():
+	case !g.lanes.isCautious(b):
 		return unlimited
 	}
-	return one(b.trial == nil)
+	return one(b.trial == nil && now >= b.awaits)
 }
 
-func (g *breakerGate) next(time.Duration) (time.Duration, bool) {
-	return g.lane.br.until, g.lane.br.shut()
-}
-
-// isCautious reports whether the next failure would open the breaker.
-func (g *breakerGate) isCautious() bool {
+func (g *breakerGate) next(now time.Duration) (time.Duration, bool) {
 	b := &g.lane.br
+	if !b.shut() && now < b.awaits {
+		return b.awaits, true
+	}
+	return b.until, b.shut()
+}
+
+// isCautious reports whether the next failure would open the breaker b of a lane.
+func (ls *lanes) isCautious(b *breaker) bool {
 	if b.streak == 0 || b.shut() {
 		return false
 	}
-	return b.streak == g.lanes.blame.streakLimit(g.lanes.cfg.Breaker.Failures)-1
+	limit := ls.blame.streakLimit(ls.cfg.Breaker.Failures)
+	return limit > 0 && b.streak >= limit-1
 }
 
 // shut reports whether the lane gets only probes.
@@ -158,9 +168,13 @@ func (bs *breakers) recordSuccess(l *lane, a *attempt) {
 	// A delivery ends the streak if its attempt was sent after the streak's first failure. Earlier
 	// attempts show nothing new. It need not have been sent after the last failure, since failures
 	// return sooner than deliveries.
-	if (b.streak > 0 || b.shut()) && a.sent >= b.began {
+	switch {
+	case b.streak == 0 && !b.shut():
+	case a.sent >= b.began:
 		bs.schedule.chance++
 		b.streak = 0
+	default:
+		b.served, b.awaits = bs.now, 0
 	}
 	l.failureRate -= failureWeight * l.failureRate
 	if l.failureRate < 1e-3 {
@@ -215,6 +229,12 @@ func (bs *breakers) planNextProbe(a *attempt, why Outcome) {
 // nack counts only if its attempt was sent after the last counted failure, so the nacks of one
 // round trip count once. An overdue attempt counts only if the lane has delivered nothing since it
 // was sent.
+//
+// A worker that refuses attempts above a number in flight may refuse many within a round trip. It
+// still delivers the attempts that it has accepted. So if it has delivered one of them in the last
+// round trip, and the refused attempt was sent with no fewer attempts in flight than the earlier
+// ones of the streak, a nack does not make the streak long enough to open the breaker. If data is
+// bad, the number in flight may be smaller, since bad data may be the cause.
 func (bs *breakers) extendStreak(l *lane, a *attempt, why Outcome) {
 	b := &l.br
 	if b.streak == 0 {
@@ -227,10 +247,24 @@ func (bs *breakers) extendStreak(l *lane, a *attempt, why Outcome) {
 	if !counts {
 		return
 	}
-	if b.streak++; b.streak == 1 {
-		b.began = bs.now
-	}
 	b.failed = bs.now
+	if why == Retryable && b.streak > 0 && l.running.n > 0 {
+		wait := l.est.smoothed()
+		serves := b.served > 0 && bs.now-b.served <= wait
+		if serves {
+			wait /= time.Duration(l.running.n) // until the next delivery
+		}
+		b.awaits = bs.now + wait
+		bs.lanes.timer.dirty = true
+		if serves && bs.lanes.isCautious(b) && (int(a.level) >= b.level ||
+			bs.lanes.blame.share() >= minBadShare) {
+			return
+		}
+	}
+	if b.streak++; b.streak == 1 {
+		b.began, b.served, b.level = bs.now, 0, int(a.level)
+	}
+	b.level = min(b.level, int(a.level))
 }
 
 // globalProbeFailed plans the next probe of the global backoff.

@@ -38,3 +38,23 @@ func TestDropsAboveALevel(t *testing.T) {
 		t.Errorf("the median of the goodput is %.3f, want at least %v", median, least)
 	}
 }
+
+// TestBadDataAboveALevel runs scenarios with bad data. Their receiver refuses an attempt at once if
+// more than 20 are in flight. Several refusals may then follow each other within milliseconds. They
+// must not pause the worker, which delivers all the time.
+func TestBadDataAboveALevel(t *testing.T) {
+	for _, c := range []struct{ bad, least float64 }{{0.01, 0.92}, {0.05, 0.92}, {0.3, 0.85}} {
+		s := parse(t, fmt.Sprintf("duration: 60s\nwarmup: 10s\nload: saturated\n"+
+			"bad: { after: 1ms, share: %v }\nlink: { delay: 100ms, "+
+			"concurrency: { limit: 20, action: defer, after: 1ms } }\ntimeout: 1s\n", c.bad))
+		var goodput []float64
+		for seed := range uint64(3) {
+			goodput = append(goodput, run(t, s, "queue", seed+1)[scenario.Goodput])
+		}
+		slices.Sort(goodput)
+		if t.Logf("%v bad: goodput %.3f", c.bad, goodput); goodput[1] < c.least {
+			t.Errorf("%v bad: the median of the goodput is %.3f, want at least %v", c.bad, goodput[1],
+				c.least)
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package flowsim
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -31,15 +32,22 @@ func (x *sim) reachLink(a *attempt) {
 	level, rate := l.inFlight, l.begun.len()
 	d := l.cfg.Delay
 	switch {
+	case x.s.Bad.Share > 0 && x.s.Bad.Hits(x.seed, a.seq):
+		if a.lost = x.s.Bad.Hang; a.lost {
+			l.inFlight--
+			return
+		}
+		x.reply(a, x.s.Bad.After, control.Retryable, 0)
+		return
 	case l.cfg.Concurrency.Above(level):
-		x.refuse(a, l.cfg.Concurrency.Action == "drop")
+		x.refuse(a, &l.cfg.Concurrency)
 		return
 	case l.cfg.Rate.Above(rate):
-		x.refuse(a, l.cfg.Rate.Action == "drop")
+		x.refuse(a, &l.cfg.Rate)
 		return
 	case l.successes >= l.cfg.FailFirst.After && l.failed < l.cfg.FailFirst.Failures:
 		l.failed++
-		x.refuse(a, false)
+		x.refuse(a, &scenario.Knee{})
 		return
 	}
 	l.successes++
@@ -58,13 +66,12 @@ func (x *sim) reachLink(a *attempt) {
 	x.reply(a, d, control.Delivered, 0)
 }
 
-// refuse refuses an attempt. If drop is set, the sender gets no response. Otherwise it gets an
-// error after the delay.
-func (x *sim) refuse(a *attempt, drop bool) {
-	if drop {
+// refuse refuses an attempt, in the way that k states.
+func (x *sim) refuse(a *attempt, k *scenario.Knee) {
+	if k.Action == "drop" {
 		x.link.inFlight--
 		a.lost = true
 		return
 	}
-	x.reply(a, x.link.cfg.Delay, control.Retryable, 0)
+	x.reply(a, cmp.Or(k.After, x.link.cfg.Delay), control.Retryable, 0)
 }

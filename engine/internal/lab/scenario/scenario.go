@@ -220,8 +220,10 @@ type Knee struct {
 	Exp   float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means no exponential growth
 	Limit int     `yaml:"limit" min:"1" max:"10000000"` // 0 means no limit
 	// Action is the treatment of batches above Limit. With "defer", the default, the link responds
-	// to them with an error after the delay. With "drop", it does not respond.
+	// to them with an error. With "drop", it does not respond.
 	Action string `yaml:"action" enum:"defer,drop"`
+	// After is the time from the arrival of such a batch to the error. 0 means the link's Delay.
+	After time.Duration `yaml:"after" max:"1h"`
 }
 
 // Expectation has the bounds for one algorithm.
