@@ -266,9 +266,9 @@ func (r *limiter) testedFor(now time.Duration) float64 {
 	return (now - r.cut - r.retest).Seconds() - r.regrowth()
 }
 
-// spaceNext sets the earliest start of the next attempt. A start that is up to rateLate late does not
-// delay the next attempts. Any further unused time is lost. So at the normal rate, rateBelow of the
-// ceiling, no more attempts start in any rateSpan than the ceiling allows.
+// spaceNext sets the earliest start of the next attempt. A start that is up to rateLate late does
+// not delay the next attempts. Any further unused time is lost. So at the normal rate, rateBelow of
+// the ceiling, no more attempts start in any rateSpan than the ceiling allows.
 func (r *limiter) spaceNext(now time.Duration) {
 	p := r.paced(now)
 	if p <= 0 {
