@@ -448,7 +448,7 @@ func (bs *breakers) throttle(a *attempt) {
 	l.limit.countRefusal()
 	counts := a.sent >= t.last // else sent together with an attempt that has been refused
 	if counts {
-		l.limit.refused(bs.now, t.until, a.after > 0)
+		l.limit.refused(bs.now, t.until, a.after)
 		t.last = bs.now
 	}
 	switch {

@@ -60,9 +60,11 @@ const (
 	minRateDeliveries = 5 // least deliveries from which the rate is known
 	rateRetest        = time.Minute
 	maxRateRetest     = 10 * time.Minute
+	rateStated        = 60 // least retest, as a multiple of the wait that the worker has stated
 	// a refusal at this share of the ceiling or more confirms the ceiling
 	rateAlike  = 0.8
-	rateSpan   = time.Second // period in which receivers count attempts
+	rateSpan   = time.Second    // period in which receivers count attempts
+	rateLate   = rateSpan / 100 // (1 - rateBelow) * rateSpan
 	rateOutage = 2500 * time.Millisecond
 	// share of random refusals from which refusals say nothing about a rate
 	rateChance = 0.15
@@ -123,24 +125,24 @@ func (r *limiter) countRefusal() {
 }
 
 // refused handles a 429 for an attempt that was sent after the last 429. The parameter opened is
-// the time at which the throttle has opened after the last 429. The parameter stated reports
-// whether the worker has stated how long to wait. Such a worker limits the rate, so a limit begins
-// at once, if there were enough deliveries to know the rate. Without a stated time, a limit begins
+// the time at which the throttle has opened after the last 429. The parameter stated is the wait
+// that the worker has stated, or 0. A worker that states a wait limits the rate, so a limit begins
+// at once, if there were enough deliveries to know the rate. Without a stated wait, a limit begins
 // when refusals recur for a second, because a worker may have accepted a burst before the first
 // refusal:
 //
 //	deliveries, 429 |--- deliveries and 429s, for 1 s ---| limit: 0.7 of the deliveries per second
-func (r *limiter) refused(now, opened time.Duration, stated bool) {
+func (r *limiter) refused(now, opened, stated time.Duration) {
 	resumed, gap := r.resumed, now-max(r.last, opened)
 	r.resumed, r.last = false, now
 	switch {
 	case r.rate > 0:
 		if resumed {
-			r.refusedPaced(now)
+			r.refusedPaced(now, stated)
 		}
-	case stated:
+	case stated > 0:
 		if at := r.measured(now); at >= minRateDeliveries {
-			r.begin(now, at, 1, rateRetest)
+			r.begin(now, at, 1, min(max(rateRetest, rateStated*stated), maxRateRetest))
 		}
 	case gap > rateGap || r.tally.since == 0:
 		if gap > rateRetest {
@@ -179,7 +181,7 @@ func (r *limiter) cutTo(now time.Duration, at float64) {
 func (r *limiter) end() { r.rate, r.ceiling, r.nextStart, r.tally = 0, 0, 0, tally{} }
 
 // refusedPaced handles a refusal after a delivery, although the attempts were paced.
-func (r *limiter) refusedPaced(now time.Duration) {
+func (r *limiter) refusedPaced(now, stated time.Duration) {
 	t := &r.tally
 	paced, recent := r.paced(now), t.recent
 	t.recent = 0
@@ -195,7 +197,7 @@ func (r *limiter) refusedPaced(now time.Duration) {
 		r.end()
 		r.chance, t.since = share, now
 		return
-	case recent >= rateTolerance:
+	case recent >= rateTolerance && r.measured(now) >= rateAlike*r.ceiling:
 		r.ceiling = max(minRate, rateBelow*r.ceiling)
 		return
 	}
@@ -207,11 +209,13 @@ func (r *limiter) refusedPaced(now time.Duration) {
 	switch {
 	case at < minRateDeliveries:
 		at = paced
+	case tested && stated > 0:
+		at = max(at, r.ceiling) // a higher estimate risks a further wait
 	case tested:
 		at = (at + paced) / 2 // the rate has grown during the last second
 	}
 	if tested {
-		r.retest = min(max(2*r.retest, rateRetest), maxRateRetest)
+		r.retest = min(max(2*r.retest, rateRetest, rateStated*stated), maxRateRetest)
 	}
 	r.cutTo(now, at)
 }
@@ -262,8 +266,9 @@ func (r *limiter) testedFor(now time.Duration) float64 {
 	return (now - r.cut - r.retest).Seconds() - r.regrowth()
 }
 
-// spaceNext sets the earliest start of the next attempt. After a pause, two attempts may start at
-// once, but no more: any further unused time is lost.
+// spaceNext sets the earliest start of the next attempt. A start that is up to rateLate late does
+// not delay the next attempts. Any further unused time is lost. So at the normal rate, rateBelow of
+// the ceiling, no more attempts start in any rateSpan than the ceiling allows.
 func (r *limiter) spaceNext(now time.Duration) {
 	p := r.paced(now)
 	if p <= 0 {
@@ -275,7 +280,8 @@ func (r *limiter) spaceNext(now time.Duration) {
 		r.end()
 		return
 	}
-	r.nextStart = max(r.nextStart, now-time.Duration(float64(time.Second)/p)) + time.Duration(float64(time.Second)/p)
+	interval := time.Duration(float64(time.Second) / p)
+	r.nextStart = max(r.nextStart, now-min(interval, rateLate)) + interval
 }
 
 // shut reports whether the next attempt has to wait.

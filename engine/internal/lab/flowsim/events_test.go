@@ -275,3 +275,29 @@ func TestSettling(t *testing.T) {
 			f[scenario.DuplicatesPerBatch])
 	}
 }
+
+// TestStatedRateLimit checks receivers that limit the rate and state a wait in their refusals. The
+// sender must learn the rate although each refusal costs the stated wait.
+func TestStatedRateLimit(t *testing.T) {
+	for _, c := range []struct{ name, rest string }{
+		{"low rate", "workers: [ { rate: 200 } ]\nevents: [ { at: 0s, workers: all, throttle: " +
+			"{ rate: 10, retry_after: 1s } } ]\nload: saturated"},
+		{"limit later than the traffic", "workers: [ { rate: 4000 } ]\nevents: [ { at: 10s, " +
+			"workers: all, throttle: { rate: 200, retry_after: 2s } } ]\nload: saturated"},
+		{"long wait", "workers: [ { rate: 2000 } ]\nevents: [ { at: 0s, workers: all, " +
+			"throttle: { rate: 100, retry_after: 5s } } ]\nload: saturated"},
+		{"load below the limit", "workers: [ { rate: 1000 } ]\nevents: [ { at: 0s, workers: all, " +
+			"throttle: { rate: 100, retry_after: 1s } } ]\nload: { poisson: 0.09 }"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := parse(t, "duration: 120s\nwarmup: 20s\nservice: deterministic\n"+
+				"network: { rtt: 20ms }\n"+c.rest)
+			f := run(t, s, "queue", 1)
+			good, rejected := f[scenario.Goodput], f[scenario.RejectedShare]
+			if good < 0.97 || rejected > 0.02 {
+				t.Errorf("goodput %.3f, %.3f of the attempts refused; want at least 0.97 and at "+
+					"most 0.02", good, rejected)
+			}
+		})
+	}
+}
