@@ -223,6 +223,12 @@ func (s *Scanner) number(i int) int {
 	return i
 }
 
+// IsNumber reports whether text is a number in the syntax of JSON.
+func IsNumber(text []byte) bool {
+	s := Scanner{data: text, end: len(text)}
+	return len(text) > 0 && s.number(0) == len(text)
+}
+
 func (s *Scanner) digits(i int) int {
 	for i < s.end && s.data[i]-'0' <= 9 {
 		i++
