@@ -280,3 +280,22 @@ func same(got, want any) bool {
 	}
 	return got == want
 }
+
+// TestIsNumber compares IsNumber with encoding/json for all short texts.
+func TestIsNumber(t *testing.T) {
+	const alphabet = "-+.eE019x"
+	var check func(text []byte)
+	check = func(text []byte) {
+		want := stdjson.Valid(text)
+		if got := json.IsNumber(text); got != want {
+			t.Errorf("IsNumber(%q) = %v, want %v", text, got, want)
+		}
+		if len(text) == 5 {
+			return
+		}
+		for i := range len(alphabet) {
+			check(append(text[:len(text):len(text)], alphabet[i]))
+		}
+	}
+	check(nil)
+}

@@ -80,19 +80,13 @@ func (s *Scanner) Next() bool {
 		}
 		i = s.space(i + 1)
 	}
-	if i == s.end || s.data[i] != '"' {
-		return s.fail("a key in double quotes is missing", i)
-	}
-	if i = s.text(i, &s.Key); i < 0 {
+	if i = s.member(i, &s.Key); i < 0 {
 		return false
 	}
 	if s.Key.Kind != stream.Text {
 		return s.fail("a key with one half of a surrogate pair", s.Key.Off)
 	}
-	if i = s.space(i); i == s.end || s.data[i] != ':' {
-		return s.fail("a colon is missing after the key", i)
-	}
-	s.pos = s.value(s.space(i+1), &s.Value)
+	s.pos = s.value(i, &s.Value)
 	return s.pos >= 0
 }
 
@@ -229,6 +223,12 @@ func (s *Scanner) number(i int) int {
 	return i
 }
 
+// IsNumber reports whether text is a number in the syntax of JSON.
+func IsNumber(text []byte) bool {
+	s := Scanner{data: text, end: len(text)}
+	return len(text) > 0 && s.number(0) == len(text)
+}
+
 func (s *Scanner) digits(i int) int {
 	for i < s.end && s.data[i]-'0' <= 9 {
 		i++
@@ -357,7 +357,7 @@ func (s *Scanner) nested(i int) int {
 				i++
 				depth--
 			} else if c == '{' {
-				if i = s.member(i); i < 0 {
+				if i = s.member(i, &v); i < 0 {
 					return i
 				}
 				continue
@@ -388,20 +388,19 @@ func (s *Scanner) nested(i int) int {
 			break
 		}
 		if s.isObject(depth - 1) {
-			if i = s.member(i); i < 0 {
+			if i = s.member(i, &v); i < 0 {
 				return i
 			}
 		}
 	}
 }
 
-// member checks the key at i. It returns the start of its value, or -1 after an error.
-func (s *Scanner) member(i int) int {
-	var key Value
+// member scans the key at i. It returns the start of its value, or -1 after an error.
+func (s *Scanner) member(i int, key *Value) int {
 	if i >= s.end || s.data[i] != '"' {
 		return s.failed("a key in double quotes is missing", i)
 	}
-	if i = s.text(i, &key); i < 0 {
+	if i = s.text(i, key); i < 0 {
 		return i
 	}
 	if i = s.space(i); i == s.end || s.data[i] != ':' {

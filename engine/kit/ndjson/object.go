@@ -1,12 +1,6 @@
 package ndjson
 
-import (
-	"encoding/binary"
-	"math/bits"
-	"slices"
-
-	"github.com/penstock-io/penstock/stream"
-)
+import "github.com/penstock-io/penstock/stream"
 
 const (
 	word     = 8  // bytes that are checked together
@@ -14,8 +8,9 @@ const (
 )
 
 // keys caches the first 64 field names of a batch (Batch.Names) in encoded form: a comma, the
-// escaped name in quotes, and a colon. appendKey copies all keyBytes bytes of a cached key, because
-// a copy of fixed size is faster. The value that follows overwrites the bytes after the colon.
+// escaped name in quotes, and a colon. The method quick copies all keyBytes bytes of a cached key,
+// because a copy of fixed size is faster. The value that follows overwrites the bytes after the
+// colon.
 type keys [64]key
 
 type key struct {
@@ -38,15 +33,7 @@ func (k *keys) appendRecord(dst []byte, b *stream.Batch, i int) []byte {
 		dst, fields = k.quick(dst, b, r, fields)
 	}
 	for _, f := range fields {
-		dst = k.appendKey(dst, b, f.Name)
-		switch f.Kind {
-		case stream.Text:
-			dst = appendText(dst, b.Data, int(f.Off), int(f.Len))
-		case stream.Null:
-			dst = append(dst, "null"...)
-		default:
-			dst = AppendValue(dst, f.Kind, b.Value(f))
-		}
+		dst = AppendValue(k.appendKey(dst, b, f.Name), f.Kind, b.Value(f))
 	}
 	dst[start] = '{' // in place of the first comma
 	return append(dst, '}')
@@ -54,52 +41,17 @@ func (k *keys) appendRecord(dst []byte, b *stream.Batch, i int) []byte {
 
 // appendKey appends a comma, the name in quotes and a colon.
 func (k *keys) appendKey(dst []byte, b *stream.Batch, name uint32) []byte {
-	if k == nil || int(name) >= len(k) {
-		return append(AppendString(append(dst, ','), b.Names[name]), ':')
+	cached := k != nil && int(name) < len(k)
+	if cached && k[name].n > 0 && k[name].n <= keyBytes {
+		return append(dst, k[name].text[:k[name].n]...)
 	}
-	key := &k[name]
 	at := len(dst)
-	if key.n == 0 {
-		dst = append(AppendString(append(dst, ','), b.Names[name]), ':')
-		key.n = len(dst) - at
-		copy(key.text[:], dst[at:])
-		return dst
+	dst = append(AppendString(append(dst, ','), b.Names[name]), ':')
+	if cached {
+		k[name].n = len(dst) - at
+		copy(k[name].text[:], dst[at:])
 	}
-	if key.n > keyBytes {
-		return append(AppendString(append(dst, ','), b.Names[name]), ':')
-	}
-	if cap(dst)-at < keyBytes {
-		dst = slices.Grow(dst, keyBytes)
-	}
-	*(*[keyBytes]byte)(dst[at : at+keyBytes]) = key.text
-	return dst[:at+key.n]
-}
-
-// appendText is AppendString for a text in a batch's data. It checks and copies eight bytes at a
-// time. It may read bytes after the text's end, but not after the end of data.
-func appendText(dst, data []byte, off, n int) []byte {
-	if len(data)-off < n+word {
-		return AppendString(dst, data[off:off+n])
-	}
-	from := data[off : off+n+word]
-	at := len(dst)
-	if cap(dst)-at < n+2*word {
-		dst = slices.Grow(dst, n+2*word)
-	}
-	dst = append(dst, '"')
-	to := dst[at+1 : at+n+2*word]
-	for i := 0; i < n; i += word {
-		w := binary.LittleEndian.Uint64(from[i:])
-		binary.LittleEndian.PutUint64(to[i:], w)
-		if hit := special(w); hit != 0 {
-			if i += bits.TrailingZeros64(hit) / 8; i < n {
-				return append(appendEscaped(dst[:at+1+i], from[i:n]), '"')
-			}
-			break
-		}
-	}
-	to[n] = '"'
-	return dst[:at+n+2]
+	return dst
 }
 
 const (

@@ -48,8 +48,6 @@ type clf struct {
 	count int // of fields
 	names [clfAgent + 1]uint32
 	bad   problem
-	from  int // the batch's Data[from:plain] has no backslash
-	plain int
 }
 
 func newCLF(combined bool) *format {
@@ -64,33 +62,10 @@ func (c *clf) begin(b *stream.Batch) {
 	for i := range c.count {
 		c.names[i] = b.Name(clfFields[i].Name)
 	}
-	c.from, c.plain = 0, 0
 	if free := cap(b.Fields) - len(b.Fields); free < c.count*len(b.Records) {
 		b.Fields = append(make([]stream.Field, 0, len(b.Fields)+c.count*len(b.Records)),
 			b.Fields...)
 	}
-}
-
-// escaped reports whether data[from:to] has a backslash. It remembers the range that it has already
-// searched. So if the offsets of the calls ascend, no part of the data is searched twice.
-func (c *clf) escaped(data []byte, from, to int) bool {
-	return (from < c.from || to > c.plain) && c.look(data, from, to)
-}
-
-// ahead is the number of bytes that are searched for a backslash at a time. It is small, so that
-// the bytes are still in the CPU's cache when they are split into fields.
-const ahead = 4 << 10
-
-func (c *clf) look(data []byte, from, to int) bool {
-	if from < c.from || from > c.plain {
-		c.from, c.plain = from, from
-	}
-	end := min(max(to, c.plain+ahead), len(data))
-	if i := bytes.IndexByte(data[c.plain:end], '\\'); i >= 0 {
-		end = c.plain + i
-	}
-	c.plain = end
-	return end < to
 }
 
 func (c *clf) split(b *stream.Batch, off, n uint32) problem {
@@ -101,8 +76,8 @@ func (c *clf) split(b *stream.Batch, off, n uint32) problem {
 	}
 	b.Fields = b.Fields[:base+len(c.names)]
 	f := (*clfRow)(b.Fields[base:])
-	if int(off+n)+word <= len(b.Data) && !c.escaped(b.Data, int(off), int(off+n)) &&
-		c.quick(b.Data[off:off+n+word], off, f) {
+	escaped := bytes.IndexByte(s, '\\') >= 0
+	if !escaped && int(off+n)+word <= len(b.Data) && c.quick(b.Data[off:off+n+word], off, f) {
 		b.Fields = b.Fields[:base+c.count]
 		return problem{}
 	}
@@ -127,7 +102,7 @@ func (c *clf) split(b *stream.Batch, off, n uint32) problem {
 		return problem{"text after the last field; for a format with more fields use dissect", at}
 	}
 	b.Fields = b.Fields[:base+c.count]
-	if c.escaped(b.Data, int(off), int(off+n)) {
+	if escaped {
 		c.unescape(b, b.Fields[base:])
 	}
 	return problem{}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 
+	"github.com/penstock-io/penstock/engine/kit/json"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -19,17 +21,12 @@ func kindOf(t stream.FieldType, s []byte) (stream.Kind, bool) {
 		return stream.Null, true
 	case t == stream.BoolType:
 		return stream.Bool, string(s) == "true" || string(s) == "false"
-	case t == stream.IntegerType && len(s) <= longestInteger && s[0] != '0' && allDigits(s):
-		// the common case
-		return stream.Number, true
 	case t == stream.IntegerType:
-		digits := s
-		if s[0] == '-' {
-			digits = s[1:]
-		}
-		return stream.Number, isNumber(s) && len(digits) <= longestInteger && allDigits(digits)
+		digits := bytes.TrimPrefix(s, []byte("-"))
+		return stream.Number, allDigits(digits) && len(digits) <= longestInteger &&
+			(digits[0] != '0' || len(digits) == 1)
 	}
-	return stream.Number, isNumber(s)
+	return stream.Number, json.IsNumber(s)
 }
 
 func allDigits(s []byte) bool {
@@ -39,41 +36,6 @@ func allDigits(s []byte) bool {
 		}
 	}
 	return true
-}
-
-// isNumber reports whether s is a JSON number. Only such a number can be written to JSON unchanged.
-func isNumber(s []byte) bool {
-	if len(s) > 0 && s[0] == '-' {
-		s = s[1:]
-	}
-	rest, ok := cutDigits(s)
-	if !ok || s[0] == '0' && len(s)-len(rest) > 1 {
-		return false
-	}
-	if len(rest) > 0 && rest[0] == '.' {
-		if rest, ok = cutDigits(rest[1:]); !ok {
-			return false
-		}
-	}
-	if len(rest) > 0 && rest[0]|0x20 == 'e' {
-		rest = rest[1:]
-		if len(rest) > 0 && (rest[0] == '+' || rest[0] == '-') {
-			rest = rest[1:]
-		}
-		if rest, ok = cutDigits(rest); !ok {
-			return false
-		}
-	}
-	return len(rest) == 0
-}
-
-// cutDigits returns s without its leading digits, and reports whether there are any.
-func cutDigits(s []byte) ([]byte, bool) {
-	n := 0
-	for n < len(s) && s[n]-'0' <= 9 {
-		n++
-	}
-	return s[n:], n > 0
 }
 
 // typed returns the fields in a pattern, with their types.
@@ -168,14 +130,35 @@ func newRegex(o *Options) (*format, error) {
 	if err != nil {
 		return nil, err
 	}
-	needed := []byte(needs(o.Pattern))
+	parsed, err := syntax.Parse(o.Pattern, syntax.Perl)
+	if err != nil {
+		return nil, option("pattern", err)
+	}
+	needed := []byte(needs(parsed))
 	return &format{fields: fields, make: func() splitter {
 		return &regex{
 			columns: columns{fields: fields}, expr: expr,
-			straight: newStraight(o.Pattern, expr.NumSubexp()),
+			straight: newStraight(parsed, expr.NumSubexp()),
 			groups:   groups, needed: needed,
 		}
 	}}, nil
+}
+
+// needs returns a literal that every match of a regular expression contains, or "" if it finds
+// none. A text without the literal cannot match, and a search for the literal is much faster than a
+// failed match.
+func needs(re *syntax.Regexp) (longest string) {
+	switch {
+	case isExact(re):
+		return string(re.Rune)
+	case re.Op == syntax.OpConcat, re.Op == syntax.OpCapture, re.Op == syntax.OpPlus:
+		for _, sub := range re.Sub {
+			if s := needs(sub); len(s) > len(longest) {
+				longest = s
+			}
+		}
+	}
+	return longest
 }
 
 func (r *regex) split(b *stream.Batch, off, n uint32) problem {

@@ -74,8 +74,9 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 // quickHead parses host, identity and user. It returns the position after the opening bracket of
 // the time, or -1 if the line is not typical.
 func (c *clf) quickHead(d []byte, off uint32, f *clfRow) int {
-	i := spaceIn(d, 0)
-	if i <= 0 || i > len(d)-word {
+	n := len(d) - word
+	i := bytes.IndexByte(d[:n], ' ')
+	if i <= 0 {
 		return -1
 	}
 	c.put(f, clfHost, d, off, 0, i)
@@ -85,17 +86,19 @@ func (c *clf) quickHead(d []byte, off uint32, f *clfRow) int {
 		c.null(f, clfUser, off, i+3)
 		return i + 6
 	}
-	k := spaceIn(d, i+1)
-	if k <= i+1 || k >= len(d)-word {
+	for _, field := range []int{clfIdentity, clfUser} {
+		from := i + 1
+		size := bytes.IndexByte(d[from:n], ' ')
+		if size <= 0 {
+			return -1
+		}
+		i = from + size
+		c.put(f, field, d, off, from, i)
+	}
+	if d[i+1] != '[' {
 		return -1
 	}
-	c.put(f, clfIdentity, d, off, i+1, k)
-	i = k
-	if k = spaceIn(d, i+1); k <= i+1 || k >= len(d)-word || d[k+1] != '[' {
-		return -1
-	}
-	c.put(f, clfUser, d, off, i+1, k)
-	return k + 2
+	return i + 2
 }
 
 // quickRequest parses `METHOD TARGET HTTP/x.y`, which is d[from:to].
@@ -149,18 +152,6 @@ func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 }
 
 func load(d []byte, at int) uint64 { return binary.LittleEndian.Uint64(d[at:]) }
-
-// spaceIn returns the index of the first space of d at or after i. The last 8 bytes of d (the
-// constant word) are not part of the line. So a result of len(d)-word or more means that the line
-// has no such space.
-func spaceIn(d []byte, i int) int {
-	for ; i+word <= len(d); i += word {
-		if hit := equals(load(d, i), ' '); hit != 0 {
-			return i + bits.TrailingZeros64(hit)/8
-		}
-	}
-	return len(d)
-}
 
 // equals looks for bytes in w that are equal to c. The lowest byte with its top bit set in the
 // result is the first such byte; higher bits are meaningless. The result is 0 if there is none.

@@ -53,13 +53,9 @@ type class struct {
 	wide  bool // the set has the characters outside ASCII
 }
 
-// newStraight returns a matcher without backtracking for the pattern. It returns nil if the pattern
-// needs package regexp.
-func newStraight(pattern string, groups int) *straight {
-	re, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return nil
-	}
+// newStraight returns a matcher without backtracking for the expression. It returns nil if the
+// expression needs package regexp.
+func newStraight(re *syntax.Regexp, groups int) *straight {
 	s := &straight{at: make([]int, 2*(groups+1))}
 	parts := flat(nil, re)
 	if len(parts) == 0 || parts[0].Op != syntax.OpBeginText {
@@ -112,12 +108,8 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 		st.end = true
 		return st, true
 	case syntax.OpLiteral:
-		// U+FFFD in a pattern also matches invalid bytes
-		if re.Flags&syntax.FoldCase != 0 || slices.Contains(re.Rune, utf8.RuneError) {
-			return st, false
-		}
 		st.literal = []byte(string(re.Rune))
-		return st, true
+		return st, isExact(re)
 	case syntax.OpStar:
 		st.most = -1
 		re = re.Sub[0]
@@ -134,6 +126,13 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 	// Lengths of runs are counted in bytes, but a character outside ASCII has several bytes. So for
 	// a class with such characters, only two lengths can be checked: "at least one" and "any".
 	return st, st.run != nil && (!st.run.wide || st.least <= 1 && st.most == -1)
+}
+
+// isExact reports whether re is a literal that matches only its own bytes. U+FFFD in an expression
+// also matches invalid bytes.
+func isExact(re *syntax.Regexp) bool {
+	return re.Op == syntax.OpLiteral && re.Flags&syntax.FoldCase == 0 &&
+		!slices.Contains(re.Rune, utf8.RuneError)
 }
 
 // classOf returns the bytes of a character class. It returns nil if re is not a class, or if the

@@ -2,6 +2,7 @@ package parse
 
 import (
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"testing"
 )
@@ -9,6 +10,15 @@ import (
 const accessLog = `^(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] ` +
 	`"(?P<request>[^"]*)" (?P<status>\d+) (?P<size>\S+) ` +
 	`"(?P<referrer>[^"]*)" "(?P<agent>.*)"$`
+
+func straightOf(t *testing.T, pattern string) *straight {
+	t.Helper()
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newStraight(re, re.MaxCap())
+}
 
 // TestStraightForms checks which expressions can be matched without backtracking, by a straight.
 // FuzzStraight compares its matches with those of package regexp.
@@ -42,8 +52,7 @@ func TestStraightForms(t *testing.T) {
 		`^(?P<a>)x$`:                  true,
 		`^é(?P<a>[^,]+),é$`:           true,
 	} {
-		if got := newStraight(pattern,
-			regexp.MustCompile(pattern).NumSubexp()) != nil; got != want {
+		if got := straightOf(t, pattern) != nil; got != want {
 			t.Errorf("%s goes straight: %v, want %v", pattern, got, want)
 		}
 	}
@@ -74,7 +83,7 @@ func FuzzStraight(f *testing.F) {
 		if err != nil || len(pattern) > 200 {
 			return
 		}
-		s := newStraight(pattern, re.NumSubexp())
+		s := straightOf(t, pattern)
 		if s == nil {
 			return
 		}
@@ -88,7 +97,7 @@ func FuzzStraight(f *testing.F) {
 }
 
 func TestStraightAllocatesNothing(t *testing.T) {
-	s := newStraight(accessLog, 8)
+	s := straightOf(t, accessLog)
 	line := []byte(`1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 ` +
 		`"-" "an agent"`)
 	if n := testing.AllocsPerRun(100, func() {
@@ -97,5 +106,24 @@ func TestStraightAllocatesNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations a line", n)
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	for pattern, want := range map[string]string{
+		`level=(?P<a>\w+) .*error (?P<b>\d+)`: "level=",
+		`(?P<a>x: (?:abcd)+)`:                 "abcd",
+		`(?P<a>\w+)|abc`:                      "",
+		`(?i)abc(?P<a>\w+)`:                   "",
+		`(?:abc)*(?P<a>\w+)d`:                 "d",
+		"\uFFFD(?P<a>x)":                      "x",
+	} {
+		re, err := syntax.Parse(pattern, syntax.Perl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := needs(re); got != want {
+			t.Errorf("%s needs %q, want %q", pattern, got, want)
+		}
 	}
 }
