@@ -182,6 +182,17 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	}
 }
 
+// separateNow is separate for a file that is read now.
+func (k *copies) separateNow(cur *cursor, to int64) {
+	head, err := cur.f.readHead(make([]byte, fileid.MaxHead))
+	if err != nil {
+		k.c.handles.readFailed(cur.f, err)
+		return
+	}
+	k.separate(cur, head, to)
+	k.c.pace.soon()
+}
+
 // endOriginal ends the cursor that cur has replaced in a copy that lacks data (see separate). The
 // route then seals the partition of that cursor: it hands out a span that marks the partition's
 // end. When no route reads that partition any more, the copy gets the id of the partition of cur.

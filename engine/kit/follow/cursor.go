@@ -190,7 +190,7 @@ func isCopyOf(text string, f *file) bool {
 // this run or an earlier one.
 func (cur *cursor) isBeyond() bool {
 	size, end := cur.known()
-	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && isCopyOf(cur.entry.text, cur.f)
+	return end && cur.pos.Next > size && cur.r.c.grows() && isCopyOf(cur.entry.text, cur.f)
 }
 
 // left estimates how many bytes of the file the route has not read: at least 1 if there are any.

@@ -22,8 +22,6 @@ type growing struct {
 	kept int // sealed unlisted files that stay open until all routes have saved their ends
 }
 
-func (g *growing) grows() bool { return true }
-
 // end returns the state of the end of a file that may grow without end. A file is complete if it
 // has had no listed name and no change for GoneWait, and a listing after this time does not contain
 // the file either.
@@ -262,7 +260,6 @@ func (g *growing) readByHandle(f *file) {
 // Examples: a file that was last seen empty may have been written to since, and the new name of a
 // held-back file may show whether it is a copy.
 func (g *growing) keepUnread(f *file) bool {
-	c := g.c
 	if f.isUnlisted() && f.handle != nil {
 		return false
 	}
@@ -270,8 +267,7 @@ func (g *growing) keepUnread(f *file) bool {
 		g.readByHandle(f)
 		return true
 	}
-	c.handles.unfollow(f, deleted)
-	c.rotation.wait(f)
+	g.await(f, "")
 	return true
 }
 

@@ -123,7 +123,7 @@ func (h *handles) closeOldest(lose bool) bool {
 		case f == h.keep:
 		case oldest == nil:
 			oldest = f
-		case f.byHandle() != oldest.byHandle() && (h.c.strategy.grows() || !lose):
+		case f.byHandle() != oldest.byHandle() && (h.c.grows() || !lose):
 			if oldest.byHandle() {
 				oldest = f
 			}
@@ -149,7 +149,7 @@ func (h *handles) closeOldest(lose bool) bool {
 // noteClosed notes that a growing file is still followed, but has no open handle. Such a file may
 // become dormant: it is then only listed until it changes.
 func (h *handles) noteClosed(f *file) {
-	if h.c.strategy.grows() && !f.closedForRoom {
+	if h.c.grows() && !f.closedForRoom {
 		f.closedForRoom = true
 		h.closedForRoom = append(h.closedForRoom, f)
 	}

@@ -60,7 +60,7 @@ func stem(label string) string {
 
 // index adds f, which has an id, to the files that are found by the stem of their label.
 func (t *rotation) index(f *file) {
-	if !t.c.strategy.grows() {
+	if !t.c.grows() {
 		return
 	}
 	key := stem(f.label)
