@@ -95,8 +95,13 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	case f.isEmpty() || f.view != nil && !c.unpacker.isWhole(f):
 		return false
 	case f.entry == nil && f.info.Size == 0:
-		if f.isUnlisted() {
-			g.endEmpty(f, now)
+		if !f.isUnlisted() {
+			return false
+		}
+		if at := g.end(f).at; now < at {
+			c.pace.dueAt(at)
+		} else {
+			c.end(f)
 		}
 		return false
 	case f.entry == nil && f.heldUntil > now:
@@ -116,16 +121,6 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	}
 	c.pace.dueAt(at)
 	return false
-}
-
-// endEmpty gives up an empty file without a listed name when it has waited for GoneWait. Until
-// then, endEmpty schedules a listing for the end of the wait.
-func (g *growing) endEmpty(f *file, now time.Duration) {
-	if at := g.end(f).at; now < at {
-		g.c.pace.dueAt(at)
-		return
-	}
-	g.c.end(f)
 }
 
 // reach stats a file without a listed name by its handle, and reports whether it could. A closed

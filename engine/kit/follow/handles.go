@@ -96,26 +96,19 @@ func (h *handles) openFile(f *file) bool {
 	return true
 }
 
-// add gives f an open handle.
+// add gives f an open handle. If too many handles are open, it first closes the least recently used
+// ones. It loses files for this only at open_files handles, not at a lower limit (see openLimit).
 func (h *handles) add(f *file, handle vfs.File) {
-	h.makeRoom()
+	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
+		continue
+	}
 	f.handle = handle
 	h.open = append(h.open, f)
 }
 
-// makeRoom closes the least recently used handles when too many are open. A deleted or renamed file
-// may be reachable only by its handle, so closing the handle loses the file. makeRoom closes such a
-// handle only if open_files files are open, not if only a lower limit is reached (see openLimit).
-// If files may grow, it closes other handles first.
-func (h *handles) makeRoom() {
-	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
-		continue
-	}
-}
-
 // closeOldest closes the least recently used handle and reports whether it closed one. If only its
 // handle leads to a file, closing the handle loses the file. closeOldest closes such a handle only
-// if lose is set.
+// if lose is set. If files may grow, it closes other handles first.
 func (h *handles) closeOldest(lose bool) bool {
 	var oldest *file
 	for _, f := range h.open {
