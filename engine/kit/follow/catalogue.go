@@ -246,7 +246,6 @@ func (c *Catalogue) leave(r *Reader) error {
 	return c.closeAll()
 }
 
-// closeAll closes all files and resets the catalogue.
 func (c *Catalogue) closeAll() error {
 	var errs []error
 	for _, f := range slices.Clone(c.handles.open) {

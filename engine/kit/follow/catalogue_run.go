@@ -152,7 +152,6 @@ func (c *Catalogue) pending() []*file {
 	return out[max(0, len(out)-most):]
 }
 
-// identifyAndOpen recognises and opens one file.
 func (c *Catalogue) identifyAndOpen(f *file) {
 	if !c.table.has(f) {
 		return

@@ -66,7 +66,6 @@ func (f *file) by(r *Reader) *cursor {
 	return nil
 }
 
-// entries returns the identities of the cursors in the file.
 func (f *file) entries() (out []*Entry) {
 	for _, cur := range f.cursors {
 		out = append(out, cur.entry)

@@ -176,7 +176,6 @@ func (h *handles) unfollow(f *file, e event) {
 	h.c.table.remove(f)
 }
 
-// close closes a file.
 func (h *handles) close(f *file) {
 	if f.handle == nil {
 		return

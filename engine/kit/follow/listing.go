@@ -217,7 +217,6 @@ func (l *lister) byOrder(a, b Listed) int {
 	return strings.Compare(a.Label, b.Label)
 }
 
-// count adds to a counter of each route.
 func (c *Catalogue) count(name string, n int64) {
 	for _, r := range c.readers {
 		r.count(name, n)
@@ -376,11 +375,6 @@ func (c *Catalogue) replaced(f *file, why string) {
 	f.dropView()
 	c.rotation.unindex(f)
 	c.ids.displace(old.entry)
-	for _, cur := range old.cursors {
-		for ; cur != nil; cur = cur.original {
-			c.ids.displace(cur.entry)
-		}
-	}
 	*f = file{
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan,
 		firstScan: f.firstScan,
@@ -396,6 +390,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 	gone.handle, gone.view = nil, nil
 	for _, cur := range gone.cursors {
 		for ; cur != nil; cur = cur.original {
+			c.ids.displace(cur.entry)
 			if cur.f = gone; cur.entry.file == f {
 				cur.entry.file = gone
 			}

@@ -38,7 +38,6 @@ func (n *notes) begin(id string, m stream.Mark) *note {
 	return t
 }
 
-// end drops the note of a partition that has ended.
 func (n *notes) end(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"slices"
 )
 
-// hasReadAll reports whether every file that is known has been read to its end.
 func (r *Reader) hasReadAll() bool {
 	for _, f := range r.c.table.byKey {
 		if !r.isAtEnd(f) {

@@ -240,7 +240,6 @@ func (t *rotation) isDeletedUnread(f *file) bool {
 	return long && f.isDeleted() && f.left() > 0
 }
 
-// deletedUnread returns the files for which isDeletedUnread is true.
 func (t *rotation) deletedUnread() (out []*file) {
 	for _, f := range t.c.table.byKey {
 		if t.isDeletedUnread(f) {

@@ -227,7 +227,6 @@ type gzipDecoder struct {
 	in *bufio.Reader
 }
 
-// chunk returns an empty chunk.
 func (d *Decoders) chunk() []byte {
 	if chunk, ok := d.chunks.Get().(*[chunkSize]byte); ok {
 		return chunk[:0]
