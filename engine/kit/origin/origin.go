@@ -231,36 +231,31 @@ func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 	b.Records[i].NumFields++
 }
 
-// fields appends to out the fields that all records of a partition share, and appends their values
-// to the batch's data. It also adds a field for the offset, with a value that is set later for each
-// record.
+// fields appends to out, which is empty, the fields that all records of a partition share, and
+// appends their values to the batch's data. It also adds a field for the offset, with a value that
+// is set later for each record.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	out []stream.Field) []stream.Field {
 	a.setPartition(part)
-	text := func(k int, value string) {
-		f := stream.Field{Name: names[k], Kind: stream.Null}
+	text := func(value string) {
+		f := stream.Field{Name: names[len(out)], Kind: stream.Null}
 		if value != "" {
 			f.Kind = stream.Text
 			f.Off, f.Len = b.AppendData([]byte(value))
 		}
 		out = append(out, f)
 	}
-	k := 0
 	if a.o.File != "" {
-		text(k, a.values[0])
-		k++
+		text(a.values[0])
 	}
 	if a.o.Offset != "" {
-		out = append(out, stream.Field{Name: names[k], Kind: stream.Number})
-		k++
+		out = append(out, stream.Field{Name: names[len(out)], Kind: stream.Number})
 	}
 	if a.o.Host != "" {
-		text(k, a.host)
-		k++
+		text(a.host)
 	}
-	for i := range a.pattern.names {
-		text(k, a.values[1+i])
-		k++
+	for _, value := range a.values[1:] {
+		text(value)
 	}
 	return out
 }
