@@ -24,11 +24,11 @@ func (h *handles) refresh(f *file) bool {
 		return false
 	}
 	f.refreshedAt = h.c.now()
-	if err := h.c.unpacker.findView(f); err != nil {
-		h.fail(f, err)
-		return false
+	err := h.c.unpacker.findView(f)
+	if err == nil {
+		err = f.attachViews()
 	}
-	if err := f.attachViews(); err != nil {
+	if err != nil {
 		h.fail(f, err)
 		return false
 	}

@@ -70,18 +70,16 @@ func (n *identifier) file(f *file, l *filler) bool {
 			return f.entry != nil
 		}
 		ok, err := n.recognise(f, all, head)
+		if ok && err == nil {
+			err = n.addFingerprints(f, head)
+		}
 		if err != nil {
 			c.handles.readFailed(f, err)
 			return false
 		}
-		if !ok {
-			continue
+		if ok {
+			return f.entry != nil
 		}
-		if err := n.addFingerprints(f, head); err != nil {
-			c.handles.readFailed(f, err)
-			return false
-		}
-		return f.entry != nil
 	}
 }
 
