@@ -175,9 +175,17 @@ type Call struct {
 // returned Call once after the call.
 func (b *Breaker) Allow() (Call, error) {
 	call, report, err := b.allow(time.Since(b.origin))
-	if report {
-		b.report()
+	if !report {
+		return call, err
 	}
+	panics := err == nil
+	defer func() {
+		if panics { // the caller does not get the call, so it cannot end it
+			b.done(call.ticket, Ignored, 0, nil)
+		}
+	}()
+	b.report()
+	panics = false
 	return call, err
 }
 

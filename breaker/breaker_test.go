@@ -271,6 +271,29 @@ func TestOnChangeMayUseTheBreaker(t *testing.T) {
 	}
 }
 
+// TestPanicOfOnChange checks that the breaker lets the next probe through if OnChange panics when a
+// probe begins.
+func TestPanicOfOnChange(t *testing.T) {
+	b := newBreaker(t,
+		breaker.Options{Failures: 1, Wait: backoff.Fixed(0), OnChange: func(c breaker.Change) {
+			if c.From == breaker.Open {
+				panic("on change")
+			}
+		}})
+	do(b, errDown)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic of OnChange was swallowed")
+			}
+		}()
+		b.Allow()
+	}()
+	if _, err := b.Allow(); err != nil {
+		t.Errorf("after a panic of OnChange: %v, want a probe", err)
+	}
+}
+
 func TestConcurrentUse(t *testing.T) {
 	var mu sync.Mutex
 	last := breaker.Closed

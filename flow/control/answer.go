@@ -253,6 +253,7 @@ func (t *attempts) nack(a *attempt) {
 // failure causes one more attempt, so an unchanged window would send the worker more attempts than
 // before. A random failure does not narrow the window.
 func (t *attempts) countRefusal(l *lane, a *attempt) {
+	l.level.usual = t.evidence.usualChance()
 	switch l.level.refused(t.now, a, l.est.smoothed()) {
 	case newLevel:
 		l.win.starter.Refused(t.now, float64(l.level.from-1))

@@ -58,7 +58,8 @@ const (
 	maxBlameFailures = 12     // failures after which an item is a suspect regardless of the odds
 	minChance        = 0.005  // of a failure: rare and correlated failures are underestimated
 	maxChance        = 0.95
-	pieceShare       = 0.5 // assumed share of bad pieces of a refused item
+	muchBadData      = 0.25 // share of bad data, see [evidence.usualChance]
+	pieceShare       = 0.5  // assumed share of bad pieces of a refused item
 
 	oneInAMillion = 1e-6
 	oneInAHundred = 1e-2
@@ -215,6 +216,18 @@ func (d *laneFailures) chance() float64 { return d.goodFailed / (d.deliveries + 
 // failsMore reports whether l fails good data much more often than all lanes do.
 func (ev *evidence) failsMore(l *lane) bool {
 	return l.failures.chance() > ownFault*ev.blame.chance()
+}
+
+// usualChance returns the share of random failures that a lane must exceed to count as overloaded.
+// If more than a quarter of the data is bad, it is the share of all lanes. The failures that count
+// against a lane are weighted by that share (see [evidence.countFailure]). So if the estimate of it
+// rises, more failures count although no lane has changed. With less bad data it is 0, because
+// nearly all failures count then, and an overload of all lanes raises their share, too.
+func (ev *evidence) usualChance() float64 {
+	if ev.blame.share() > muchBadData {
+		return ev.blame.chance()
+	}
+	return 0
 }
 
 // weightedFailures adds up the failures of a lane, each with a weight from 0 to 1, because the item

@@ -31,6 +31,7 @@ type level struct {
 	// raise it much
 	chance        float64
 	answers       uint    // answers in chance, up to levelMany
+	usual         float64 // minimum of chance, see [evidence.usualChance]
 	lastDelivered bool    // the last attempt was delivered
 	score         float64 // evidence of recent answers against chance (Page's cumulative sum, 1954)
 
@@ -194,7 +195,9 @@ func (v *level) cut() float64 { return levelCut + v.caution() }
 
 func (v *level) caution() float64 { return levelCaution * (v.byChance() - minLevelChance) }
 
-func (v *level) byChance() float64 { return min(max(v.chance, minLevelChance), maxLevelChance) }
+func (v *level) byChance() float64 {
+	return min(max(v.chance, v.usual, minLevelChance), maxLevelChance)
+}
 
 // refusalEvidence returns how strongly one refusal suggests that the worker refuses from a certain
 // number in flight (a level), and not at random. The result is a log-likelihood ratio.

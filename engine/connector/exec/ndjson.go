@@ -249,14 +249,19 @@ func (t *session) send(ctx context.Context, q *pendingBatch, head, data []byte) 
 	return err
 }
 
-// killAbandoned kills the child because the attempt to deliver a batch has ended before the child
-// has answered. It returns the outcome of the batch.
-func (t *session) killAbandoned(ctx context.Context) error {
-	cause := context.Cause(ctx)
+// kill kills the child for a reason that the caller reports, so that End blames no batch.
+func (t *session) kill(cause error) {
 	t.mu.Lock()
 	t.known = true
 	t.mu.Unlock()
 	t.p.Kill(cause)
+}
+
+// killAbandoned kills the child because the attempt to deliver a batch has ended before the child
+// has answered. It returns the outcome of the batch.
+func (t *session) killAbandoned(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	t.kill(cause)
 	if errors.Is(cause, stream.ErrAbandoned) {
 		return &stream.Died{Err: cause}
 	}
@@ -285,10 +290,7 @@ func (l *ndjsonLane) answered(t *session, q *pendingBatch, b *stream.Batch,
 	said answer) (stream.Report, error) {
 	outcome, misuse := said.outcome(b)
 	if misuse != nil {
-		t.mu.Lock()
-		t.known = true
-		t.mu.Unlock()
-		t.p.Kill(misuse)
+		t.kill(misuse)
 		<-t.ended // so that the next batch does not get this child
 		return stream.Report{}, &stream.Died{Err: misuse}
 	}

@@ -34,6 +34,14 @@ func TestParse(t *testing.T) {
 			`<165>1 2003-10-11T22:14:15.003Z host app 123 ID47 [ex@1 a="x\"y" b="2"] BOMless`, true,
 			`2003-10-11T22:14:15.003Z host app 123 ID47 local4 20 notice 5 BOMless map[ex@1:map[a:x"y b:2]]`,
 		},
+		{
+			"<34>1 - - - - - - \ufeff'su root' failed", true,
+			"<nil> <nil> <nil> <nil> <nil> auth 4 crit 2 'su root' failed map[]",
+		},
+		{
+			"<34>2003-10-11T22:14:15.120+02:00 mymachine su[77]: 'su root' failed", true,
+			"2003-10-11T22:14:15.12+02:00 mymachine su 77 <nil> auth 4 crit 2 'su root' failed map[]",
+		},
 		{"<13>1 - - - - - -", true, "<nil> <nil> <nil> <nil> <nil> user 1 notice 5 <nil> map[]"},
 		{
 			"<34>Jan  1 22:14:15 mymachine su[77]: 'su root' failed", true,

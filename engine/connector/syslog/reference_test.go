@@ -22,13 +22,14 @@ func newReference(zone *time.Location) *reference {
 		old: rfc3164.NewMachine(
 			rfc3164.WithBestEffort(), rfc3164.WithYear(rfc3164.CurrentYear{}),
 			rfc3164.WithLocaleTimezone(zone), rfc3164.WithLenientDay(),
-			rfc3164.WithEmbeddedNewlines(),
+			rfc3164.WithEmbeddedNewlines(), rfc3164.WithRFC3339(),
 		),
 	}
 }
 
 var (
 	controls    = regexp.MustCompile(`[\x00-\x08\x0B\x0C\x0E-\x1F\x7F]`)
+	yearForm    = regexp.MustCompile(`^<\d+> *\d{4}-`)
 	versionForm = regexp.MustCompile(`^<\d+>[1-9]\d? `)
 )
 
@@ -48,7 +49,8 @@ func (r *reference) parse(text string) (record map[string]any, ok bool) {
 		}
 	case *rfc3164.SyslogMessage:
 		base = m.Base
-		if t := base.Timestamp; t != nil && t.After(time.Now().Add(24*time.Hour)) {
+		hasYear := yearForm.MatchString(text)
+		if t := base.Timestamp; t != nil && !hasYear && t.After(time.Now().Add(24*time.Hour)) {
 			*t = t.AddDate(-1, 0, 0)
 		}
 	}
@@ -94,7 +96,7 @@ func optional(text *string) any {
 // valid replaces each byte that is not UTF-8.
 func valid(text string) string { return string([]rune(text)) }
 
-const stamp = `^<\d+> *[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d +`
+const stamp = `^<\d+> *([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[^ ]+) +`
 
 // differences are the texts whose records deliberately differ from those of the library.
 var differences = []struct {
@@ -107,6 +109,10 @@ var differences = []struct {
 	{
 		reason: "February 29 is no date in most years; the library takes it as March 1",
 		text:   regexp.MustCompile(`^<\d+> *Feb 29 `), rare: true,
+	},
+	{
+		reason: "the library takes the byte order mark as part of the text",
+		text:   regexp.MustCompile(`^<\d+>\d+ (?s:.*) \x{FEFF}`), fields: []string{"message"},
 	},
 	{
 		reason: "a priority with leading zeros or above 191 is none; " +
@@ -201,7 +207,7 @@ var referenceTexts = []string{
 	"<34>Oct 11 22:14:15 host app[a b]: text", "<34>Oct 11 22:14:15 [10.0.0.1] - text",
 	"<34>Oct 11 22:14:15 hö text",
 	"<189>237: 000104: *Jan  8 19:46:03.295: %SYS-5-CONFIG_I: Configured",
-	"<34>2003-10-11T22:14:15Z h a: text",
+	"<34>2003-10-11T22:14:15Z h a: text", "<34>2003-10-11T22:14:15.120003+02:00 h a[1]: text",
 	"<34>Mar 31 02:30:00 host app: a time that Rome skips", "<34>0 - - - - - -",
 	"<34>100 - - - - - -",
 }

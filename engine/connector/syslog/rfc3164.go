@@ -43,13 +43,20 @@ const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 // setStamp sets m.timestamp from the timestamp at the start of text, and returns the length of the
 // timestamp. It returns 0 if text does not begin with a timestamp and a space. The day may have a
-// leading zero.
+// leading zero. Many senders use a timestamp of RFC 3339 instead, so setStamp accepts it, too.
 //
-// Such a timestamp has no year. setStamp tries the next, the current and the previous year, in this
-// order. It takes the first year in which the date exists and is at most a day in the future.
-// Example: a message of December that arrives in January gets the previous year. A timestamp of
-// February 29 is not valid if the date exists in none of these years.
+// A timestamp of RFC 3164 has no year. setStamp tries the next, the current and the previous year,
+// in this order. It takes the first year in which the date exists and is at most a day in the
+// future. Example: a message of December that arrives in January gets the previous year. A
+// timestamp of February 29 is not valid if the date exists in none of these years.
 func (p *parser) setStamp(m *message, text []byte) int {
+	if len(text) > 0 && isDigit(text[0]) {
+		if n := p.setTimestamp(m, text); n < len(text) && text[n] == ' ' {
+			return n
+		}
+		m.timestamp = nil
+		return 0
+	}
 	if len(text) <= len(stampLayout) || text[3] != ' ' || !hasLayout(text[6:], " 00:00:00 ") ||
 		!isDigit(text[5]) || !isDigit(text[4]) && text[4] != ' ' || !isTime(text[7:]) {
 		return 0

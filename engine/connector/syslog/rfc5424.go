@@ -2,6 +2,8 @@
 
 package syslog
 
+import "bytes"
+
 // The maximum lengths of the header fields in RFC 5424, in bytes.
 const (
 	maxHostname = 255
@@ -9,6 +11,9 @@ const (
 	maxProcID   = 128
 	maxMsgID    = 32
 )
+
+// byteOrderMark precedes a text in UTF-8 (RFC 5424, section 6.4). It is not part of the text.
+var byteOrderMark = []byte("\ufeff")
 
 // parse5424 parses the part after the version of a message of RFC 5424. It reports whether the
 // message is valid.
@@ -35,7 +40,7 @@ func (p *parser) parse5424(m *message, text []byte) (ok bool) {
 		if text[0] != ' ' {
 			return false
 		}
-		m.text = text[1:]
+		m.text = bytes.TrimPrefix(text[1:], byteOrderMark)
 	}
 	return true
 }

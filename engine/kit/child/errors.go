@@ -3,6 +3,7 @@ package child
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -74,11 +75,7 @@ func (e *ExitError) Error() string {
 
 // Unwrap returns the reason for the kill and the protocol error, if any.
 func (e *ExitError) Unwrap() []error {
-	var errs []error
-	for _, err := range []error{e.Killed, e.Protocol} {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
+	return slices.DeleteFunc([]error{e.Killed, e.Protocol}, func(err error) bool {
+		return err == nil
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/penstock-io/penstock/rate"
 )
 
 const (
@@ -20,18 +22,19 @@ const (
 type logWriter struct {
 	log   *slog.Logger
 	attrs []any
+	began time.Time
 
 	mu         sync.Mutex // guards the fields below
 	line       []byte     // the unfinished line, at most maxLogLine bytes
 	long       bool       // the line was truncated; its rest is discarded
 	tail       []byte
-	tokens     float64 // lines that may be logged now
-	at         time.Time
+	limit      rate.Bucket
 	suppressed int
 }
 
 func newLogWriter(log *slog.Logger, attrs []any) *logWriter {
-	return &logWriter{log: log, attrs: attrs, tokens: logBurst, at: time.Now()}
+	return &logWriter{log: log, attrs: attrs, began: time.Now(),
+		limit: rate.NewBucket(logRate, logBurst)}
 }
 
 // Write implements io.Writer. It never returns an error, because a child must not stop if its
@@ -52,9 +55,7 @@ func (w *logWriter) Write(p []byte) (int, error) {
 			lines = w.endLocked(lines)
 		}
 	}
-	muted := w.takeSuppressedLocked(len(lines) > 0)
-	w.mu.Unlock()
-	w.put(lines, muted)
+	w.unlock(lines, len(lines) > 0)
 	return len(p), nil
 }
 
@@ -69,33 +70,26 @@ func (w *logWriter) endLocked(lines []string) []string {
 	if strings.TrimSpace(text) == "" {
 		return lines
 	}
-	now := time.Now()
-	w.tokens = min(logBurst, w.tokens+now.Sub(w.at).Seconds()*logRate)
-	w.at = now
-	if w.tokens < 1 {
+	if !w.limit.Take(time.Since(w.began), 1) {
 		w.suppressed++
 		return lines
 	}
-	w.tokens--
 	return append(lines, text)
 }
 
-func (w *logWriter) takeSuppressedLocked(take bool) int {
-	if !take {
-		return 0
+// unlock unlocks w.mu and logs lines. If all is set, it also logs the number of omitted lines.
+func (w *logWriter) unlock(lines []string, all bool) {
+	omitted := 0
+	if all {
+		omitted, w.suppressed = w.suppressed, 0
 	}
-	n := w.suppressed
-	w.suppressed = 0
-	return n
-}
-
-func (w *logWriter) put(lines []string, muted int) {
+	w.mu.Unlock()
 	if w.log == nil {
 		return
 	}
-	if muted > 0 {
+	if omitted > 0 {
 		w.log.Warn("omitted lines of a child's standard error",
-			append([]any{"lines", muted}, w.attrs...)...)
+			append([]any{"lines", omitted}, w.attrs...)...)
 	}
 	for _, text := range lines {
 		w.log.Warn("child wrote to standard error", append([]any{"text", text}, w.attrs...)...)
@@ -109,9 +103,7 @@ func (w *logWriter) flush() {
 	if len(w.line) > 0 {
 		lines = w.endLocked(nil)
 	}
-	muted := w.takeSuppressedLocked(true)
-	w.mu.Unlock()
-	w.put(lines, muted)
+	w.unlock(lines, true)
 }
 
 // last returns the end of the child's standard error without surrounding white space.

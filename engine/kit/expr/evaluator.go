@@ -107,16 +107,6 @@ func (e *Evaluator) load(s, i int) (value, error) {
 	return fieldValue(e.batch, f)
 }
 
-// metaOf returns a member of meta for record i.
-func (e *Evaluator) metaOf(name string, i int) any {
-	if name == "time" {
-		return e.batch.Time
-	}
-	// The value is a 64-bit number or a text, so decode returns no error.
-	v, _ := e.metaValue(name, i).decode()
-	return v
-}
-
 // metaValue returns a member of meta for record i, except time.
 func (e *Evaluator) metaValue(name string, i int) value {
 	b := e.batch

@@ -141,15 +141,15 @@ func (e *Evaluator) run(i int) (any, error) {
 		}
 	}
 	if e.program.meta {
-		meta := map[string]any{}
-		for _, name := range metaNames {
-			meta[name] = e.metaOf(name, i)
+		meta := map[string]any{"time": e.batch.Time}
+		for _, name := range []string{"id", "file", "offset"} {
+			meta[name], _ = e.metaValue(name, i).decode() // a 64-bit number or a text
 		}
 		e.env["meta"] = meta
 	}
 	out, err := e.vm.Run(e.program.machine, e.env)
 	if err != nil {
-		return nil, message(err)
+		return nil, errors.New(problem(err).Message) // without the quoted expression
 	}
 	return out, nil
 }
@@ -166,13 +166,4 @@ func (e *Evaluator) bindAll(i int) error {
 		}
 	}
 	return nil
-}
-
-// message returns the first part of an error of the virtual machine, without the lines that quote
-// the expression and mark the position.
-func message(err error) error {
-	if p, ok := problem(err).(*Error); ok {
-		return fmt.Errorf("%s", p.Message)
-	}
-	return err
 }

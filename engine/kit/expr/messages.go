@@ -11,7 +11,7 @@ import (
 
 // problem converts an error of the expr library to an *Error. It adds the position if the library
 // reports one, and rewrites some messages.
-func problem(err error) error {
+func problem(err error) *Error {
 	e := &Error{Message: err.Error()}
 	if fe, ok := errors.AsType[*file.Error](err); ok {
 		e.Message, e.At = fe.Message, fe.From

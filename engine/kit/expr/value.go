@@ -68,9 +68,6 @@ func valueOf(k stream.Kind, raw []byte) (value, error) {
 
 // number parses digits as a 64-bit integer if possible, otherwise as a float64.
 func number(raw []byte) (value, error) {
-	if n, ok := integer(raw); ok {
-		return value{kind: whole, num: n, raw: raw}, nil
-	}
 	if !bytes.ContainsAny(raw, ".eE") { // cheaper than creating an error in ParseInt
 		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 			return value{kind: whole, num: n, raw: raw}, nil
@@ -81,28 +78,6 @@ func number(raw []byte) (value, error) {
 		return value{}, &json.RangeError{Number: string(raw[:min(len(raw), 40)])}
 	}
 	return value{kind: broken, num: int64(math.Float64bits(f)), raw: raw}, nil
-}
-
-// integer parses an optional sign and up to 18 digits.
-func integer(raw []byte) (int64, bool) {
-	digits := raw
-	if len(digits) > 0 && digits[0] == '-' {
-		digits = digits[1:]
-	}
-	if len(digits) == 0 || len(digits) > 18 {
-		return 0, false
-	}
-	n := int64(0)
-	for _, c := range digits {
-		if c -= '0'; c > 9 {
-			return 0, false
-		}
-		n = n*10 + int64(c)
-	}
-	if len(digits) < len(raw) {
-		n = -n
-	}
-	return n, true
 }
 
 // decode returns v as a value that the virtual machine can use, such as an int or a string.

@@ -28,14 +28,24 @@ type Options struct {
 	Path   string `yaml:"path" doc:"pattern of paths whose {names} become fields: /var/log/{app}/{date}.log"`
 }
 
-// fields returns the names of the fields to add, in order, except those in the path pattern.
-func (o Options) fields() (names []string) {
-	for _, n := range []string{o.File, o.Offset, o.Host} {
-		if n != "" {
-			names = append(names, n)
+// column is a field to add.
+type column struct {
+	name string
+	kind stream.FieldType
+}
+
+// columns returns the fields to add, in order.
+func (o Options) columns(p pattern) (list []column) {
+	for _, c := range []column{{o.File, stream.TextType}, {o.Offset, stream.IntegerType},
+		{o.Host, stream.TextType}} {
+		if c.name != "" {
+			list = append(list, c)
 		}
 	}
-	return names
+	for _, n := range p.names {
+		list = append(list, column{n, stream.TextType})
+	}
+	return list
 }
 
 // Validate returns an error for invalid options. The errors name key, the key of these options
@@ -45,7 +55,10 @@ func (o Options) Validate(key string) error {
 	if err != nil {
 		return stream.OptionErrorf(key+".path", "%w", err)
 	}
-	names := append([]string{stream.MessageName}, append(o.fields(), p.names...)...)
+	names := []string{stream.MessageName}
+	for _, c := range o.columns(p) {
+		names = append(names, c.name)
+	}
 	for i, text := range names {
 		n, err := fieldname.Parse(text)
 		if err != nil {
@@ -74,18 +87,9 @@ func within(a, b fieldname.Name) bool {
 // Shape returns a copy of a schema to which the fields of o are added.
 func (o Options) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
-	add := func(name string, t stream.FieldType) {
-		if name != "" {
-			out, _ = fieldname.Lenient(name).Write(out, t) // returns no error after Validate
-		}
-	}
-	add(o.File, stream.TextType)
-	add(o.Offset, stream.IntegerType)
-	add(o.Host, stream.TextType)
-	if p, err := compile(o.Path); err == nil {
-		for _, n := range p.names {
-			add(n, stream.TextType)
-		}
+	p, _ := compile(o.Path) // returns no error after Validate
+	for _, c := range o.columns(p) {
+		out, _ = fieldname.Lenient(c.name).Write(out, c.kind)
 	}
 	return out
 }
@@ -144,7 +148,8 @@ type Adder struct {
 	host    string
 
 	part   *stream.Partition // the partition to which the cached values belong
-	values []string          // path and parts that the pattern matches; "" without a match
+	values []string          // values of the fields; "" for null and for the offset
+	offset int               // index of the offset among the fields; -1 if it is not added
 	number []byte
 
 	refs  []fieldname.Ref // references to the fields, in the same order
@@ -162,9 +167,12 @@ func New(o Options, root string) (*Adder, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Adder{o: o, pattern: p, root: root}
-	for _, text := range append(o.fields(), p.names...) {
-		n := fieldname.Lenient(text)
+	a := &Adder{o: o, pattern: p, root: root, offset: -1}
+	for k, c := range o.columns(p) {
+		if c.kind == stream.IntegerType {
+			a.offset = k
+		}
+		n := fieldname.Lenient(c.name)
 		a.refs = append(a.refs, fieldname.Ref{Name: n})
 		a.paths = a.paths || n.Path != nil
 	}
@@ -190,10 +198,6 @@ func (a *Adder) Add(b *stream.Batch) {
 		a.refs[k].BeginWrite(b)
 		names[k], _ = a.refs[k].Index()
 	}
-	offset := -1 // index of the offset among the fields
-	if a.o.Offset != "" {
-		offset = slices.Index(a.o.fields(), a.o.Offset)
-	}
 	var part *stream.Partition
 	var made []stream.Field // fields of the current partition in this batch
 	at := int64(0)          // start of the record's origin
@@ -212,7 +216,7 @@ func (a *Adder) Add(b *stream.Batch) {
 			from := b.OpenFields(i)
 			b.SetFields(i, from)
 			for k, f := range made {
-				if k == offset {
+				if k == a.offset {
 					a.number = strconv.AppendInt(a.number[:0], at, 10)
 					f.Off, f.Len = b.AppendData(a.number)
 				}
@@ -231,31 +235,22 @@ func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 	b.Records[i].NumFields++
 }
 
-// fields appends to out, which is empty, the fields that all records of a partition share, and
-// appends their values to the batch's data. It also adds a field for the offset, with a value that
-// is set later for each record.
+// fields appends to out the fields that all records of a partition share, and appends their values
+// to the batch's data. It also adds a field for the offset, with a value that is set later for each
+// record.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	out []stream.Field) []stream.Field {
 	a.setPartition(part)
-	text := func(value string) {
-		f := stream.Field{Name: names[len(out)], Kind: stream.Null}
-		if value != "" {
+	for k, value := range a.values {
+		f := stream.Field{Name: names[k], Kind: stream.Null}
+		switch {
+		case k == a.offset:
+			f.Kind = stream.Number
+		case value != "":
 			f.Kind = stream.Text
 			f.Off, f.Len = b.AppendData([]byte(value))
 		}
 		out = append(out, f)
-	}
-	if a.o.File != "" {
-		text(a.values[0])
-	}
-	if a.o.Offset != "" {
-		out = append(out, stream.Field{Name: names[len(out)], Kind: stream.Number})
-	}
-	if a.o.Host != "" {
-		text(a.host)
-	}
-	for _, value := range a.values[1:] {
-		text(value)
 	}
 	return out
 }
@@ -270,16 +265,22 @@ func (a *Adder) setPartition(part *stream.Partition) {
 	if !path.IsAbs(full) && a.root != "" && (a.pattern.absolute || a.o.File != "") {
 		full = path.Join(a.root, full)
 	}
-	a.values = append(a.values[:0], full)
+	a.values = a.values[:0]
+	if a.o.File != "" {
+		a.values = append(a.values, full)
+	}
+	if a.o.Offset != "" {
+		a.values = append(a.values, "")
+	}
+	if a.o.Host != "" {
+		a.values = append(a.values, a.host)
+	}
 	if a.pattern.match == nil {
 		return
 	}
 	found := a.pattern.match.FindStringSubmatch(full)
-	for i := range a.pattern.names {
-		value := ""
-		if found != nil {
-			value = found[1+i]
-		}
-		a.values = append(a.values, value)
+	if found == nil {
+		found = make([]string, 1+len(a.pattern.names))
 	}
+	a.values = append(a.values, found[1:]...)
 }

@@ -21,6 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
 )
 
 // Message is a message from a child.
@@ -127,17 +129,17 @@ func (h Handshake) Append(dst []byte) ([]byte, error) {
 
 // AppendTuple appends the message that gives a tuple to the child. values is a JSON array.
 func AppendTuple(dst []byte, id, component string, task int, values []byte) []byte {
-	dst = appendText(append(dst, `{"comp":`...), component)
+	dst = ndjson.AppendString(append(dst, `{"comp":`...), component)
 	dst = append(append(dst, `,"tuple":`...), values...)
 	dst = strconv.AppendInt(append(dst, `,"task":`...), int64(task), 10)
-	dst = appendText(append(dst, `,"stream":"default","id":`...), id)
+	dst = ndjson.AppendString(append(dst, `,"stream":"default","id":`...), id)
 	return end(append(dst, '}'))
 }
 
 // AppendHeartbeat appends the message for a heartbeat, which the child must answer.
 func AppendHeartbeat(dst []byte, id string) []byte {
 	dst = append(dst, `{"comp":null,"tuple":[],"task":-1,"stream":"__heartbeat","id":`...)
-	return end(append(appendText(dst, id), '}'))
+	return end(append(ndjson.AppendString(dst, id), '}'))
 }
 
 // AppendTaskIDs appends the response to an emit: the ids of the tasks that receive the tuple.
@@ -146,11 +148,3 @@ func AppendTaskIDs(dst []byte) []byte {
 }
 
 func end(dst []byte) []byte { return append(dst, "\nend\n"...) }
-
-func appendText(dst []byte, s string) []byte {
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic("penstock: BUG: a string that is no JSON: " + err.Error())
-	}
-	return append(dst, text...)
-}
