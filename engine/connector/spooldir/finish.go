@@ -70,7 +70,6 @@ func (s *source) finish(p stream.Partition) error {
 	return nil
 }
 
-// gone reports whether no file in the directory has this name.
 func (s *source) gone(name string) bool {
 	_, err := s.dir.Stat(name)
 	return errors.Is(err, fs.ErrNotExist)

@@ -116,7 +116,6 @@ func absolute(file string) string {
 	return filepath.ToSlash(file)
 }
 
-// slashed returns paths with forward slashes on every system.
 func slashed(paths []string) (out []string) {
 	for _, p := range paths {
 		out = append(out, filepath.ToSlash(p))

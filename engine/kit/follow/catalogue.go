@@ -83,12 +83,15 @@ func (c *Catalogue) reset() {
 	c.rotation, c.unpacker = newRotation(c), unpacker{c: c}
 	c.dormant = dormant{c: c, table: newDormantTable()}
 	c.watched = watched{c: c, pending: c.watched.pending}
-	if c.o.Growing != nil {
+	if c.grows() {
 		c.strategy = &growing{c: c, o: c.o.Growing}
 	} else {
 		c.strategy = &quiet{c: c}
 	}
 }
+
+// grows reports whether files may grow without end.
+func (c *Catalogue) grows() bool { return c.o.Growing != nil }
 
 // Calibrate sets the offset between the file system's clock and the local one. mtime is the
 // modification time of a file that was written just now.
@@ -243,7 +246,6 @@ func (c *Catalogue) leave(r *Reader) error {
 	return c.closeAll()
 }
 
-// closeAll closes all files and resets the catalogue.
 func (c *Catalogue) closeAll() error {
 	var errs []error
 	for _, f := range slices.Clone(c.handles.open) {

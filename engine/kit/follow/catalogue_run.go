@@ -20,7 +20,7 @@ const idleSpacing = 3 * scanSpacing
 // While Run is running, files stay open for the routes that wait for their restart. Call it once
 // per Catalogue. Run returns at once unless files may grow.
 func (c *Catalogue) Run(ctx context.Context) error {
-	if c.o.Growing == nil {
+	if !c.grows() {
 		return nil
 	}
 	c.mu.Lock()
@@ -109,7 +109,7 @@ func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 // grow.
 func (c *Catalogue) updateRoutes() error {
 	h, ok := c.h.(stream.SourceHost)
-	if !ok || c.o.Growing == nil {
+	if !ok || !c.grows() {
 		return nil
 	}
 	routes := h.Routes()
@@ -152,7 +152,6 @@ func (c *Catalogue) pending() []*file {
 	return out[max(0, len(out)-most):]
 }
 
-// identifyAndOpen recognises and opens one file.
 func (c *Catalogue) identifyAndOpen(f *file) {
 	if !c.table.has(f) {
 		return

@@ -62,7 +62,7 @@ type unpacker struct {
 func (u *unpacker) firstHead(f *file, l *filler) ([]byte, error) {
 	if f.view == nil {
 		read := f.readHead
-		if l != nil && !u.c.strategy.grows() {
+		if l != nil && !u.c.grows() {
 			read = func(head []byte) ([]byte, error) { return l.readFirst(f, head) }
 		}
 		head, err := read(u.c.head[:fileid.MaxHead])
@@ -115,7 +115,7 @@ func (cur *cursor) ownView() error {
 // look at the file.
 func (u *unpacker) isWhole(f *file) bool {
 	at, now := u.c.quietAt(f.info.ModTime, f.since)
-	if u.c.strategy.grows() {
+	if u.c.grows() {
 		at = f.since + packedWait
 	}
 	if at > now {
@@ -132,7 +132,7 @@ func (u *unpacker) hasNothing(f *file, head []byte) bool {
 		return false
 	case u.isBroken(f, nil):
 		return true
-	case !u.c.strategy.grows():
+	case !u.c.grows():
 		return false
 	}
 	f.ensureExtras().empty = versionOf(f.info)
@@ -199,7 +199,7 @@ func (u *unpacker) isTroubled(r *Reader, f *file, now time.Duration) bool {
 // file is unknown until it is decompressed, so fillFrom decompresses more as long as b has room.
 func (cur *cursor) fillFrom(b *stream.Batch, end ending) (lines.Result, error) {
 	r, f := cur.r, cur.f
-	grows := r.c.strategy.grows()
+	grows := r.c.grows()
 	file := lines.File{
 		ReaderAt: r.filler.source(f), Part: cur.part, Size: f.info.Size, Sealed: end.sealed,
 		Flush: end.flush, Growing: grows,

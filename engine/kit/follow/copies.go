@@ -62,8 +62,12 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if g, ok := k.c.strategy.(*growing); ok && !g.canBegin(f) {
 		return true, false
 	}
-	if f.extras != nil && f.extras.restored {
-		k.logNew(f, "a file has the name and the content of one that is gone, and is newer")
+	if f.extras != nil && f.extras.restored { // better delivered twice than lost
+		f.extras.restored = false
+		k.c.log.Warn("a file has the name and the content of one that is gone, and is newer: "+
+			"it is read from its beginning; data is repeated if it is a copy",
+			"file", f.label, "size", f.info.Size)
+		k.c.count("files_doubtful", 1)
 	}
 	return false, false
 }
@@ -178,15 +182,6 @@ func (k *copies) isIntact(g *file) bool {
 	}
 	cur := g.furthest()
 	return cur == nil || k.c.verify(cur, false)
-}
-
-// logNew logs that f is read as a new file although it may be a copy. Delivering data twice is
-// better than losing it.
-func (k *copies) logNew(f *file, why string) {
-	f.ensureExtras().restored = false
-	k.c.log.Warn(why+": it is read from its beginning; data is repeated if it is a copy", "file",
-		f.label, "size", f.info.Size)
-	k.c.count("files_doubtful", 1)
 }
 
 // relatedEntries returns the identities of files with names from which a rotation may have made the

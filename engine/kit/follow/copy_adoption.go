@@ -42,27 +42,23 @@ func (k *copies) begin(f, w *file) {
 // adopt makes f the successor of the awaiting file w, which has lost its name or its content. The
 // routes continue in f at the positions up to which they have read w.
 func (k *copies) adopt(f, w *file) {
+	e := w.entry
 	k.c.rotation.unwait(w)
-	k.identify(f, w, w.entry)
-	for _, cur := range w.cursors {
-		k.moveCursor(cur, f)
-	}
-	f.cursors, w.cursors = append(f.cursors, w.cursors...), nil
-	k.moveEntry(f.entry, f)
-	w.state = w.state.on(ends)
-	k.gather(f)
-	k.c.log.Info("rotated file continued", "file", f.label, "from", w.label, "read", f.read())
-	k.c.count("files_rotated", 1)
-}
-
-// identify gives the identity e to f, which contains data of w.
-func (k *copies) identify(f, w *file, e *Entry) {
 	f.entry, e.file, f.dataElsewhere, f.heldUntil = e, f, false, 0
 	f.ensureExtras().equal = nil
 	if f.state == unlisted {
 		f.extras.listed = w.partName()
 	}
 	k.c.rotation.index(f)
+	for _, cur := range w.cursors {
+		k.moveCursor(cur, f)
+	}
+	f.cursors, w.cursors = append(f.cursors, w.cursors...), nil
+	k.moveEntry(e, f)
+	w.state = w.state.on(ends)
+	k.gather(f)
+	k.c.log.Info("rotated file continued", "file", f.label, "from", w.label, "read", f.read())
+	k.c.count("files_rotated", 1)
 }
 
 // gather finds routes that have read the data of f under the identity of another file. That file
@@ -180,6 +176,17 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 		r.notes.shorten(cur.note, p)
 		r.notes.set(next.note, p) // finds a copy of f before the skip
 	}
+}
+
+// separateNow is separate for a file that is read now.
+func (k *copies) separateNow(cur *cursor, to int64) {
+	head, err := cur.f.readHead(make([]byte, fileid.MaxHead))
+	if err != nil {
+		k.c.handles.readFailed(cur.f, err)
+		return
+	}
+	k.separate(cur, head, to)
+	k.c.pace.soon()
 }
 
 // endOriginal ends the cursor that cur has replaced in a copy that lacks data (see separate). The

@@ -66,7 +66,6 @@ func (f *file) by(r *Reader) *cursor {
 	return nil
 }
 
-// entries returns the identities of the cursors in the file.
 func (f *file) entries() (out []*Entry) {
 	for _, cur := range f.cursors {
 		out = append(out, cur.entry)
@@ -190,7 +189,7 @@ func isCopyOf(text string, f *file) bool {
 // this run or an earlier one.
 func (cur *cursor) isBeyond() bool {
 	size, end := cur.known()
-	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && isCopyOf(cur.entry.text, cur.f)
+	return end && cur.pos.Next > size && cur.r.c.grows() && isCopyOf(cur.entry.text, cur.f)
 }
 
 // left estimates how many bytes of the file the route has not read: at least 1 if there are any.

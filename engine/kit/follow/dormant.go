@@ -23,7 +23,7 @@ type dormant struct {
 // by its stored progress, as after a restart.
 func (z *dormant) see(s Listed, info stat) bool {
 	c := z.c
-	if !c.o.Keep && !c.strategy.grows() {
+	if !c.o.Keep && !c.grows() {
 		return false
 	}
 	d := z.table.byKey[keyOf(info)]
@@ -33,12 +33,12 @@ func (z *dormant) see(s Listed, info stat) bool {
 	case d.birth != info.Birth, d.size != info.Size, d.modTime != info.ModTime:
 		z.reactivate(d)
 		return false
-	case c.strategy.grows() && d.label != s.Label:
+	case c.grows() && d.label != s.Label:
 		// Either the dormant file was renamed to the label of s, or s is a second name (hard link)
 		// of it. The end of the listing shows which: if the old label was listed as well, s is a
 		// hard link.
 		return false
-	case c.strategy.grows():
+	case c.grows():
 		d.dir, d.nameLen = s.Dir, int32(len(s.Name))
 	}
 	d.scan = c.table.scans
@@ -53,7 +53,7 @@ func (z *dormant) see(s Listed, info stat) bool {
 // So most files need no identity at startup. A file gets its identity after all if the listing does
 // not have it unchanged, or if another route has not delivered all of it.
 func (z *dormant) begin(r *Reader, m stream.Mark, id fileid.ID, p fileid.Fingerprint) bool {
-	c, grows := z.c, z.c.strategy.grows()
+	c, grows := z.c, z.c.grows()
 	info := stat{Size: cmp.Or(p.Packed, p.At), ModTime: stamp(p.ModTime), Birth: stamp(id.Birth),
 		Dev: id.Dev, Ino: id.Ino}
 	d := z.table.byKey[id.Key()]
@@ -85,7 +85,7 @@ func (z *dormant) begin(r *Reader, m stream.Mark, id fileid.ID, p fileid.Fingerp
 func (z *dormant) add(s Listed, text string, info stat, scan uint32) {
 	d := &dormantFile{text: text, key: keyOf(info), size: info.Size, modTime: info.ModTime,
 		birth: info.Birth, scan: scan}
-	if z.c.strategy.grows() {
+	if z.c.grows() {
 		d.dir, d.label, d.nameLen = s.Dir, s.Label, int32(len(s.Name))
 	}
 	z.table.put(d)
@@ -112,7 +112,7 @@ func (z *dormant) reactivate(d *dormantFile) {
 	if e == nil {
 		c.ids.reserve(d)
 	}
-	if c.strategy.grows() {
+	if c.grows() {
 		c.lister.searchStored = true
 	}
 }
@@ -168,7 +168,7 @@ func (z *dormant) joined(r *Reader) {
 		return !r.isWhole(d.text, stat{Size: d.size, ModTime: d.modTime}) || c.ids.get(d.text) != nil
 	}
 	for _, d := range z.table.matching(isUnread) {
-		if c.strategy.grows() && c.lister.first > 0 {
+		if c.grows() && c.lister.first > 0 {
 			z.followAgain(d)
 		} else {
 			z.reactivate(d) // the next listing finds it
@@ -188,7 +188,7 @@ func (z *dormant) forget(id string, key fileid.Key) {
 // completely and have stored this in their progress. Resume must return this progress, because a
 // dormant file that changes is recognised by it.
 func (z *dormant) retire() {
-	if z.c.strategy.grows() {
+	if z.c.grows() {
 		z.retireIdle()
 		return
 	}

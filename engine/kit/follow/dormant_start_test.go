@@ -2,6 +2,7 @@ package follow_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,4 +79,59 @@ func TestDormantAtStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRewrittenFileIsNotDormantAtStart starts a process with two ids of one inode in the progress.
+// The file was rewritten in place before it was read to its end. All of its new data was delivered
+// under the second id. The lost end of the old data must be reported.
+func TestRewrittenFileIsNotDormantAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", "1 one\n2 tw") // the longer head sorts this id first
+		turns(t, 1, 2*time.Second, a, b)
+		d.empty(t, "a.log")
+		d.put(t, "a.log", "3 three\n")
+		turns(t, 2, time.Second, a, b)
+		stop(t, a, b)
+		s := d.set(follow.Growing{})
+		a2 := newRoute(t, s, a.marks)
+		if n := s.Dormant(); n != 0 {
+			t.Errorf("%d files are dormant, want 0", n)
+		}
+		d.log.Reset()
+		turns(t, 2, 20*time.Second, a2)
+		if log := d.log.String(); !strings.Contains(log, "a file was rewritten in place") {
+			t.Errorf("the rewritten file is not reported; the log:\n%s", log)
+		}
+		d.put(t, "a.log", "4 four\n")
+		turns(t, 2, 5*time.Second, a2)
+		a2.want(t, d, "4 four")
+	})
+}
+
+// TestMovedFileIsNotDormantAtStart starts a process with two routes that have delivered all of a
+// file. The progress of the second one names a copy of the file, which has replaced it for a while.
+// Neither route may read the file again.
+func TestMovedFileIsNotDormantAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.hidden = "old"
+		d.put(t, "a.log", "1 one\n")
+		d.age(t, "a.log")
+		turns(t, 1, 2*time.Second, a, b)
+		stop(t, a, b)
+		d.rename(t, "a.log", "../a.log")
+		d.put(t, "a.old", "1 one\n")
+		d.age(t, "a.old")
+		b = newRoute(t, d.set(follow.Growing{}), b.marks)
+		turns(t, 1, 20*time.Second, b)
+		stop(t, b)
+		d.rename(t, "../a.log", "a.log")
+		d.remove(t, "a.old")
+		a2, b2 := d.restarted(t, a, b)
+		turns(t, 5, 5*time.Second, a2, b2)
+		d.put(t, "a.log", "2 two\n")
+		turns(t, 2, 5*time.Second, a2, b2)
+		wantLines(t, d, a2, b2, "2 two")
+	})
 }

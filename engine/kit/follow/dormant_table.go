@@ -23,7 +23,6 @@ type dormantFile struct {
 	next, prev *dormantFile // neighbours in the list of dormant files with the same stem hash
 }
 
-// dormantTable holds the dormant files.
 type dormantTable struct {
 	byKey  map[fileid.Key]*dormantFile
 	byStem map[uint64]*dormantFile // the first one with this stem hash; hashes need less memory
@@ -37,7 +36,6 @@ func newDormantTable() dormantTable {
 	}
 }
 
-// hash returns the hash of a stem.
 func (t *dormantTable) hash(stem string) uint64 { return maphash.String(t.seed, stem) }
 
 // put adds d. No other record may have its key.

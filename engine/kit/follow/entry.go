@@ -77,7 +77,6 @@ func newIdentities() identities {
 	}
 }
 
-// give gives a file a new id.
 func (s *identities) give(f fileid.File, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,14 +169,12 @@ func (s *identities) drop(e *Entry) {
 	}
 }
 
-// isEmpty reports whether no known identity exists.
 func (s *identities) isEmpty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.byKey) == 0
 }
 
-// get returns the identity with a text, nil if there is none.
 func (s *identities) get(text string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

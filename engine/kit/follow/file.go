@@ -84,7 +84,6 @@ type extras struct {
 	packed            bool  // recognised by its stat alone, and compressed: see findView
 }
 
-// ensureExtras returns extras, and creates it first if necessary.
 func (f *file) ensureExtras() *extras {
 	if f.extras == nil {
 		f.extras = &extras{}
@@ -184,7 +183,6 @@ func (f *file) fingerprint() fileid.Fingerprint {
 	return fileid.Fingerprint{}
 }
 
-// blank reports whether no route has read anything.
 func (f *file) blank() bool { return f.all((*cursor).blank) }
 
 // unchanged reports whether the delivered data is still in the file: the head matches the id, and
@@ -248,7 +246,6 @@ func (f *file) dropView() {
 	}
 }
 
-// close closes the handle and the decompressors.
 func (f *file) close() error {
 	for _, v := range f.views() {
 		v.Close()
@@ -277,7 +274,6 @@ func (f *file) byHandle() bool { return f.state == nameless || f.dir == nil }
 // isUnlisted reports whether f is read without a listed name.
 func (f *file) isUnlisted() bool { return f.state == nameless || f.state == unlisted }
 
-// partName returns the name of f's partition.
 func (f *file) partName() string {
 	if f.extras != nil {
 		return cmp.Or(f.extras.listed, f.label)

@@ -129,8 +129,6 @@ const (
 // strategy holds the behavior that differs between files that become complete and files that may
 // grow without end.
 type strategy interface {
-	// grows reports whether files may grow without end.
-	grows() bool
 	// ready reports whether a route has something to do in a file now. If the route may have
 	// something to do at a known later time, ready schedules a listing for that time.
 	ready(r *Reader, f *file, now time.Duration) bool

@@ -22,8 +22,6 @@ type growing struct {
 	kept int // sealed unlisted files that stay open until all routes have saved their ends
 }
 
-func (g *growing) grows() bool { return true }
-
 // end returns the state of the end of a file that may grow without end. A file is complete if it
 // has had no listed name and no change for GoneWait, and a listing after this time does not contain
 // the file either.
@@ -97,8 +95,13 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	case f.isEmpty() || f.view != nil && !c.unpacker.isWhole(f):
 		return false
 	case f.entry == nil && f.info.Size == 0:
-		if f.isUnlisted() {
-			g.endEmpty(f, now)
+		if !f.isUnlisted() {
+			return false
+		}
+		if at := g.end(f).at; now < at {
+			c.pace.dueAt(at)
+		} else {
+			c.end(f)
 		}
 		return false
 	case f.entry == nil && f.heldUntil > now:
@@ -118,16 +121,6 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	}
 	c.pace.dueAt(at)
 	return false
-}
-
-// endEmpty gives up an empty file without a listed name when it has waited for GoneWait. Until
-// then, endEmpty schedules a listing for the end of the wait.
-func (g *growing) endEmpty(f *file, now time.Duration) {
-	if at := g.end(f).at; now < at {
-		g.c.pace.dueAt(at)
-		return
-	}
-	g.c.end(f)
 }
 
 // reach stats a file without a listed name by its handle, and reports whether it could. A closed
@@ -262,7 +255,6 @@ func (g *growing) readByHandle(f *file) {
 // Examples: a file that was last seen empty may have been written to since, and the new name of a
 // held-back file may show whether it is a copy.
 func (g *growing) keepUnread(f *file) bool {
-	c := g.c
 	if f.isUnlisted() && f.handle != nil {
 		return false
 	}
@@ -270,8 +262,7 @@ func (g *growing) keepUnread(f *file) bool {
 		g.readByHandle(f)
 		return true
 	}
-	c.handles.unfollow(f, deleted)
-	c.rotation.wait(f)
+	g.await(f, "")
 	return true
 }
 

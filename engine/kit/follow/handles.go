@@ -24,11 +24,11 @@ func (h *handles) refresh(f *file) bool {
 		return false
 	}
 	f.refreshedAt = h.c.now()
-	if err := h.c.unpacker.findView(f); err != nil {
-		h.fail(f, err)
-		return false
+	err := h.c.unpacker.findView(f)
+	if err == nil {
+		err = f.attachViews()
 	}
-	if err := f.attachViews(); err != nil {
+	if err != nil {
 		h.fail(f, err)
 		return false
 	}
@@ -96,26 +96,19 @@ func (h *handles) openFile(f *file) bool {
 	return true
 }
 
-// add gives f an open handle.
+// add gives f an open handle. If too many handles are open, it first closes the least recently used
+// ones. It loses files for this only at open_files handles, not at a lower limit (see openLimit).
 func (h *handles) add(f *file, handle vfs.File) {
-	h.makeRoom()
+	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
+		continue
+	}
 	f.handle = handle
 	h.open = append(h.open, f)
 }
 
-// makeRoom closes the least recently used handles when too many are open. A deleted or renamed file
-// may be reachable only by its handle, so closing the handle loses the file. makeRoom closes such a
-// handle only if open_files files are open, not if only a lower limit is reached (see openLimit).
-// If files may grow, it closes other handles first.
-func (h *handles) makeRoom() {
-	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
-		continue
-	}
-}
-
 // closeOldest closes the least recently used handle and reports whether it closed one. If only its
 // handle leads to a file, closing the handle loses the file. closeOldest closes such a handle only
-// if lose is set.
+// if lose is set. If files may grow, it closes other handles first.
 func (h *handles) closeOldest(lose bool) bool {
 	var oldest *file
 	for _, f := range h.open {
@@ -123,7 +116,7 @@ func (h *handles) closeOldest(lose bool) bool {
 		case f == h.keep:
 		case oldest == nil:
 			oldest = f
-		case f.byHandle() != oldest.byHandle() && (h.c.strategy.grows() || !lose):
+		case f.byHandle() != oldest.byHandle() && (h.c.grows() || !lose):
 			if oldest.byHandle() {
 				oldest = f
 			}
@@ -149,7 +142,7 @@ func (h *handles) closeOldest(lose bool) bool {
 // noteClosed notes that a growing file is still followed, but has no open handle. Such a file may
 // become dormant: it is then only listed until it changes.
 func (h *handles) noteClosed(f *file) {
-	if h.c.strategy.grows() && !f.closedForRoom {
+	if h.c.grows() && !f.closedForRoom {
 		f.closedForRoom = true
 		h.closedForRoom = append(h.closedForRoom, f)
 	}
@@ -183,7 +176,6 @@ func (h *handles) unfollow(f *file, e event) {
 	h.c.table.remove(f)
 }
 
-// close closes a file.
 func (h *handles) close(f *file) {
 	if f.handle == nil {
 		return

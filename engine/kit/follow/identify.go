@@ -46,7 +46,7 @@ func (n *identifier) file(f *file, l *filler) bool {
 	if f.view != nil && (!c.unpacker.isWhole(f) || c.unpacker.hasNothing(f, head)) {
 		return false
 	}
-	if c.strategy.grows() {
+	if c.grows() {
 		head = slices.Clone(head) // comparing files uses the buffer again
 		defer func() {
 			if e := f.entry; e != nil && e.prefix == nil {
@@ -58,7 +58,7 @@ func (n *identifier) file(f *file, l *filler) bool {
 	for {
 		all := c.ids.find(f.seen(head, true))
 		if len(all) == 0 {
-			if c.strategy.grows() {
+			if c.grows() {
 				if n.knownOnly || len(head) == 0 {
 					return false // new files are identified after the known ones
 				}
@@ -70,18 +70,16 @@ func (n *identifier) file(f *file, l *filler) bool {
 			return f.entry != nil
 		}
 		ok, err := n.recognise(f, all, head)
+		if ok && err == nil {
+			err = n.addFingerprints(f, head)
+		}
 		if err != nil {
 			c.handles.readFailed(f, err)
 			return false
 		}
-		if !ok {
-			continue
+		if ok {
+			return f.entry != nil
 		}
-		if err := n.addFingerprints(f, head); err != nil {
-			c.handles.readFailed(f, err)
-			return false
-		}
-		return f.entry != nil
 	}
 }
 
@@ -177,7 +175,7 @@ func (n *identifier) lacks(f *file, m stream.Mark, head []byte) (string, error) 
 	fingerprint := fingerprintOf(m)
 	k, _, end := fingerprint.Wants()
 	least := max(int64(k), end)
-	if !n.c.strategy.grows() || fingerprint.At == 0 || !isCopyOf(m.Part.ID, f) {
+	if !n.c.grows() || fingerprint.At == 0 || !isCopyOf(m.Part.ID, f) {
 		least = max(least, highest(m)) // only a copy may lack data that was read
 	}
 	if least > f.holds(least) {
@@ -216,7 +214,7 @@ func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 // operator, or from a sink's ledger that is ahead of the checkpoint. The checkpoint then has no
 // fingerprint for it. Without a fingerprint, a later copy of the file could not be recognised.
 func (n *identifier) addFingerprints(f *file, head []byte) error {
-	if !n.c.strategy.grows() || f.entry == nil || f.view != nil || f.handle == nil {
+	if !n.c.grows() || f.entry == nil || f.view != nil || f.handle == nil {
 		return nil
 	}
 	for _, cur := range f.cursors {
@@ -250,7 +248,7 @@ func (n *identifier) displaced(f *file, seen fileid.File) {
 // recall recognises a file of earlier runs by its stat alone, if the stat and the stored progress
 // prove that every route has read all of the file. Such a file need not be opened at startup.
 func (n *identifier) recall(f *file) bool {
-	c, grows := n.c, n.c.strategy.grows()
+	c, grows := n.c, n.c.grows()
 	isUnfinished := func(m storedMark) bool { return !m.mark.Finished }
 	var e *Entry
 	for _, o := range c.ids.at(f.info) {

@@ -9,11 +9,6 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// byGen orders the identities of an inode, the newest first.
-func byGen(a, b *Entry) int {
-	return cmp.Or(cmp.Compare(b.id.Gen, a.id.Gen), strings.Compare(a.text, b.text))
-}
-
 // find returns the identities that match a file, the newest first.
 func (s *identities) find(f fileid.File) []*Entry {
 	return s.matching(f.Key(), func(id fileid.ID) bool { return id.Match(f) })
@@ -33,7 +28,9 @@ func (s *identities) matching(key fileid.Key, is func(fileid.ID) bool) []*Entry 
 			out = append(out, e)
 		}
 	}
-	slices.SortStableFunc(out, byGen)
+	slices.SortStableFunc(out, func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(b.id.Gen, a.id.Gen), strings.Compare(a.text, b.text))
+	})
 	return out
 }
 

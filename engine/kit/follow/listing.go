@@ -186,7 +186,7 @@ func Kind(t fs.FileMode) string {
 func (l *lister) filesToRead(r *Reader, now time.Duration) []*file {
 	var out, odd []*file
 	for _, f := range l.c.table.byKey {
-		if l.c.strategy.grows() && (f.isUnlisted() || f.entry == nil && f.info.Size > 0) {
+		if l.c.grows() && (f.isUnlisted() || f.entry == nil && f.info.Size > 0) {
 			odd = append(odd, f)
 		} else if l.c.strategy.ready(r, f, now) {
 			out = append(out, f)
@@ -217,7 +217,6 @@ func (l *lister) byOrder(a, b Listed) int {
 	return strings.Compare(a.Label, b.Label)
 }
 
-// count adds to a counter of each route.
 func (c *Catalogue) count(name string, n int64) {
 	for _, r := range c.readers {
 		r.count(name, n)
@@ -285,11 +284,11 @@ func (c *Catalogue) lose(f *file, why string) {
 		c.vanished(f)
 		return
 	}
-	if left := f.left(); !c.strategy.grows() || left > 0 && !f.dataElsewhere {
+	if left := f.left(); !c.grows() || left > 0 && !f.dataElsewhere {
 		c.h.Fault(fmt.Errorf("file %q is gone before it was read to its end, %d of %d bytes are "+
 			"lost: %s", f.label, left, max(f.info.Size, f.read()+left), why))
 		for _, cur := range f.cursors {
-			if c.strategy.grows() && cur.left() == 0 {
+			if c.grows() && cur.left() == 0 {
 				continue
 			}
 			cur.r.count("files_vanished", 1)
@@ -306,7 +305,7 @@ func (c *Catalogue) lose(f *file, why string) {
 // (end) of the file's partition.
 func (c *Catalogue) giveUp(f *file) {
 	c.rotation.unindex(f)
-	if c.strategy.grows() && len(f.cursors) > 1 {
+	if c.grows() && len(f.cursors) > 1 {
 		c.completions.add(c, f)
 	}
 	for _, cur := range f.cursors {
@@ -376,11 +375,6 @@ func (c *Catalogue) replaced(f *file, why string) {
 	f.dropView()
 	c.rotation.unindex(f)
 	c.ids.displace(old.entry)
-	for _, cur := range old.cursors {
-		for ; cur != nil; cur = cur.original {
-			c.ids.displace(cur.entry)
-		}
-	}
 	*f = file{
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan,
 		firstScan: f.firstScan,
@@ -396,6 +390,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 	gone.handle, gone.view = nil, nil
 	for _, cur := range gone.cursors {
 		for ; cur != nil; cur = cur.original {
+			c.ids.displace(cur.entry)
 			if cur.f = gone; cur.entry.file == f {
 				cur.entry.file = gone
 			}

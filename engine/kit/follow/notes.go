@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -38,7 +39,6 @@ func (n *notes) begin(id string, m stream.Mark) *note {
 	return t
 }
 
-// end drops the note of a partition that has ended.
 func (n *notes) end(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -198,13 +198,11 @@ func (cur *cursor) remember(b *stream.Batch, before int64) {
 			head = fresh
 		}
 		t := cur.note
-		if t.fingerprint.At != before || len(fresh) >= fileid.MaxBefore {
+		if t.fingerprint.At != before {
 			t.suffix = t.suffix[:0]
 		}
 		t.suffix = append(t.suffix, fresh[max(0, len(fresh)-fileid.MaxBefore):]...)
-		if over := len(t.suffix) - fileid.MaxBefore; over > 0 {
-			t.suffix = t.suffix[:copy(t.suffix, t.suffix[over:])]
-		}
+		t.suffix = slices.Delete(t.suffix, 0, max(0, len(t.suffix)-fileid.MaxBefore))
 		fingerprint := t.fingerprint.WithPlace(cur.pos.Next, t.suffix)
 		if before == 0 && s.From.Num == 0 {
 			fingerprint = fingerprint.WithHead(head)

@@ -15,8 +15,6 @@ var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
 // the configured time (Options.Settle).
 type quiet struct{ c *Catalogue }
 
-func (q *quiet) grows() bool { return false }
-
 func (q *quiet) endOf(f *file) (ending, bool) {
 	at, now := q.c.quietAt(f.info.ModTime, f.since)
 	return ending{sealed: at <= now, at: at}, true

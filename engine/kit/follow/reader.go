@@ -85,7 +85,6 @@ func newReader(c *Catalogue, o stream.OpenOptions) *Reader {
 	}
 }
 
-// count adds to a counter.
 func (r *Reader) count(name string, n int64) {
 	if r.o.Count != nil {
 		r.o.Count(name, n)

@@ -5,10 +5,8 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"time"
 )
 
-// hasReadAll reports whether every file that is known has been read to its end.
 func (r *Reader) hasReadAll() bool {
 	for _, f := range r.c.table.byKey {
 		if !r.isAtEnd(f) {
@@ -71,7 +69,11 @@ func (r *Reader) ended() (bool, error) {
 	} else if r.finalWait == 0 {
 		r.finalWait = now
 	}
-	if young+awaited > 0 && now-r.finalWait < longestFinalWait(c.o, awaited > 0) {
+	most := max(finalWaitMin, finalWaitSettle*c.o.Settle)
+	if awaited > 0 { // at least as long as these files await a successor
+		most = max(most, c.o.Growing.CopyWait+lateMost+finalWaitMin)
+	}
+	if young+awaited > 0 && now-r.finalWait < most {
 		return false, nil
 	}
 	if young+awaited > 0 {
@@ -91,17 +93,6 @@ func (r *Reader) ended() (bool, error) {
 		return true, err
 	}
 	return true, io.EOF
-}
-
-// longestFinalWait returns the longest time that a reader waits in a finite run (Once) for files
-// that are still being written. awaited is set if some files await a successor. The wait is then at
-// least as long as the time for which these files await one.
-func longestFinalWait(o Options, awaited bool) time.Duration {
-	most := max(finalWaitMin, finalWaitSettle*o.Settle)
-	if awaited {
-		most = max(most, o.Growing.CopyWait+lateMost+finalWaitMin)
-	}
-	return most
 }
 
 // unreadDeleted returns an error if r ends before it has read all of the deleted and rewritten

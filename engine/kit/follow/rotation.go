@@ -60,7 +60,7 @@ func stem(label string) string {
 
 // index adds f, which has an id, to the files that are found by the stem of their label.
 func (t *rotation) index(f *file) {
-	if !t.c.strategy.grows() {
+	if !t.c.grows() {
 		return
 	}
 	key := stem(f.label)
@@ -92,7 +92,6 @@ func (t *rotation) inodeOf(w *file) fileid.Key {
 	return id.Key()
 }
 
-// sortedAwaiting returns the awaiting files, ordered by label.
 func (t *rotation) sortedAwaiting() []*file { return slices.SortedFunc(maps.Keys(t.awaiting), byLabel) }
 
 // await makes f wait for a successor. Its name is deleted, or its inode holds other data.
@@ -151,7 +150,6 @@ func (t *rotation) awaitStored(e *Entry, why string) *file {
 	return w
 }
 
-// unwait removes a file from the waiting ones.
 func (t *rotation) unwait(w *file) {
 	t.unindex(w)
 	delete(t.awaiting, w)

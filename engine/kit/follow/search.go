@@ -59,8 +59,9 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 		return len(byKey[keyOf(statOf(b.Info))]) - len(byKey[keyOf(statOf(a.Info))])
 	})
 	for _, s := range listed {
-		key := keyOf(statOf(s.Info))
-		f := t.newUnlisted(s)
+		info := statOf(s.Info)
+		key, f := keyOf(info), newFile(s, info, c.now(), c.table.scans)
+		f.state, f.foundEmpty, f.trouble = unlisted, true, t.tried[key].trouble
 		switch t.tryUnlisted(f, s, byKey[key]) {
 		case continuesNone:
 			t.tried[key] = tried{s.Info.Size, s.Info.ModTime, waiting, nil}
@@ -96,14 +97,6 @@ func (t *rotation) is(w *file, s Listed) bool {
 		return sameFile(w.info, statOf(s.Info))
 	}
 	return IsOf(w.entry.id, s.Info)
-}
-
-// newUnlisted returns the record of an unlisted file that is not followed yet.
-func (t *rotation) newUnlisted(s Listed) *file {
-	info := statOf(s.Info)
-	f := newFile(s, info, t.c.now(), t.c.table.scans)
-	f.state, f.foundEmpty, f.trouble = unlisted, true, t.tried[keyOf(info)].trouble
-	return f
 }
 
 // tryUnlisted follows the unlisted file f if it continues an awaiting file, which has lost its name
@@ -247,7 +240,6 @@ func (t *rotation) isDeletedUnread(f *file) bool {
 	return long && f.isDeleted() && f.left() > 0
 }
 
-// deletedUnread returns the files for which isDeletedUnread is true.
 func (t *rotation) deletedUnread() (out []*file) {
 	for _, f := range t.c.table.byKey {
 		if t.isDeletedUnread(f) {

@@ -124,7 +124,6 @@ func (t *table) unlisted() []*file {
 	return list
 }
 
-// has reports whether f is in the table.
 func (t *table) has(f *file) bool { return t.byKey[keyOf(f.info)] == f }
 
 // add adds an unlisted file.

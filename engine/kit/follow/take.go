@@ -70,7 +70,7 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 		if before > to { // an earlier run has read it
 			to = min(to, cur.note.fingerprint.At)
 		}
-		r.c.separateNow(cur, to)
+		r.c.copies.separateNow(cur, to)
 		return false
 	}
 	switch {
@@ -121,17 +121,6 @@ func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	return c.isStillIntact(cur)
 }
 
-// separateNow is copies.separate for a file that is read now.
-func (c *Catalogue) separateNow(cur *cursor, to int64) {
-	head, err := cur.f.readHead(make([]byte, fileid.MaxHead))
-	if err != nil {
-		c.handles.readFailed(cur.f, err)
-		return
-	}
-	c.copies.separate(cur, head, to)
-	c.pace.soon()
-}
-
 // isStillIntact compares a changed file with the delivered data, for verify. It returns false if
 // the file was replaced, cannot be read, or was sealed and has not grown.
 func (c *Catalogue) isStillIntact(cur *cursor) bool {
@@ -163,7 +152,7 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 // sealed or compressed, or if bytes must be skipped.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
-	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||
+	if !c.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||
 		end.flush {
 		return false
 	}
@@ -188,7 +177,7 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 		return res, false
 	case res == lines.NoRoom:
 		return res, true
-	case c.strategy.grows() && cur.pos.Next > before.Next &&
+	case c.grows() && cur.pos.Next > before.Next &&
 		!cur.verifyRead(b.Data[data:], before.Next):
 		cur.r.filler.Restore(b, saved)
 		cur.pos = before

@@ -30,7 +30,7 @@ func (e readEnd) missing(m stream.Mark) int64 {
 // noteUnsaved notes the position up to which the route of cur has read a file that is no longer
 // followed. It does nothing if all data up to that position is settled and saved.
 func (r *Reader) noteUnsaved(cur *cursor) {
-	if !r.c.strategy.grows() {
+	if !r.c.grows() {
 		return
 	}
 	id, end := cur.entry.text, readEnd{label: cur.part.Name, from: cur.skipTo, to: cur.pos.Next}

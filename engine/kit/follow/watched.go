@@ -99,7 +99,6 @@ func (a *watched) closePending() error {
 	return errors.Join(errs...)
 }
 
-// restartChecks restarts the series of checks of a finished file.
 func (a *watched) restartChecks(f *file) {
 	f.ensureExtras().checks, f.ensureExtras().nextLook = 0, a.c.now()+firstLook
 }

@@ -48,7 +48,6 @@ func (delimitedLine) Next(data []byte, last bool) lines.Frame {
 // text. An example is the first quote of `5" disk,"a, b"`.
 type csv struct{}
 
-// isWord reports whether c is an ASCII letter or digit.
 func isWord(c byte) bool { return c-'0' <= 9 || c|0x20-'a' <= 'z'-'a' }
 
 // Exact implements lines.Framing.

@@ -132,40 +132,34 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 		return joins{parse: parse, most: o.MaxLines, maxBytes: maxRecord}, nil
 	}
 	m := multiline{most: o.MaxLines}
-	var err error
-	for _, p := range []struct {
-		key, text string
-		joinRule  func(*regexp.Regexp) joinRule
-	}{
-		{"start", o.Start, func(re *regexp.Regexp) joinRule {
-			return func(_, _, line []byte) bool { return !re.Match(line) }
-		}},
-		{"continue", o.Continue, func(re *regexp.Regexp) joinRule {
-			return func(_, _, line []byte) bool { return re.Match(line) }
-		}},
-		{"end", o.End, func(re *regexp.Regexp) joinRule {
-			return func(_, before, _ []byte) bool { return !re.Match(before) }
-		}},
-	} {
-		if p.text == "" {
-			continue
-		}
-		re, compileErr := regexp.Compile(p.text)
-		if compileErr != nil {
-			why := strings.TrimPrefix(compileErr.Error(), "error parsing regexp: ")
-			return nil, stream.OptionErrorf("framing."+p.key, "%q is not a regular expression: %s",
-				p.text, why)
-		}
-		m.belongs = p.joinRule(re)
-		if p.key == "end" {
-			m.last = re
-		}
-	}
-	if o.Preset != "" {
+	key, expr := "", ""
+	switch {
+	case o.Preset != "":
 		if m.belongs = presets[o.Preset]; m.belongs == nil {
-			err = stream.OptionErrorf("framing.preset", "is %q, want java, python, go, docker or "+
-				"cri", o.Preset)
+			return nil, stream.OptionErrorf("framing.preset", "is %q, want java, python, go, "+
+				"docker or cri", o.Preset)
 		}
+		return m, nil
+	case o.Start != "":
+		key, expr = "start", o.Start
+	case o.Continue != "":
+		key, expr = "continue", o.Continue
+	case o.End != "":
+		key, expr = "end", o.End
 	}
-	return m, err
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		why := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
+		return nil, stream.OptionErrorf("framing."+key, "%q is not a regular expression: %s",
+			expr, why)
+	}
+	switch key {
+	case "start":
+		m.belongs = func(_, _, line []byte) bool { return !re.Match(line) }
+	case "continue":
+		m.belongs = func(_, _, line []byte) bool { return re.Match(line) }
+	case "end":
+		m.belongs, m.last = func(_, before, _ []byte) bool { return !re.Match(before) }, re
+	}
+	return m, nil
 }

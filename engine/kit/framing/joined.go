@@ -48,7 +48,7 @@ func (j joins) Next(data []byte, last bool) lines.Frame {
 	for n := 0; ; n++ {
 		if at == len(data) {
 			if last && n > 0 {
-				return lines.Frame{Size: at, To: len(text(data[:at]))}
+				return frameOf(data, at)
 			}
 			return lines.Frame{}
 		}
@@ -61,7 +61,7 @@ func (j joins) Next(data []byte, last bool) lines.Frame {
 			end = len(data)
 		}
 		if n > 0 && (n >= j.most || len(text(data[:end])) > j.maxBytes) {
-			return lines.Frame{Size: at, To: len(text(data[:at]))}
+			return frameOf(data, at)
 		}
 		line := text(data[at:end])
 		p := j.parse(line)
@@ -70,7 +70,7 @@ func (j joins) Next(data []byte, last bool) lines.Frame {
 			open = mark(open, line[p.stream[0]:p.stream[1]], p.partial)
 		}
 		if len(open) == 0 {
-			return lines.Frame{Size: at, To: len(text(data[:at]))}
+			return frameOf(data, at)
 		}
 	}
 }

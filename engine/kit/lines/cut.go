@@ -8,9 +8,6 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// nextMultiple returns the first multiple of step that is greater than the offset off.
-func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
-
 // target determines where a batch ends if it does not reach its record limit first. The batch ends
 // at the first record end whose offset in the file is at least the field at.
 type target struct {
@@ -23,7 +20,7 @@ type target struct {
 // Example: with a limit of 1000 and begun at 1200, it is 2000. If next has already reached this
 // multiple, the target is begun plus the byte limit, or next+1 if that is greater.
 func targetOf(begun, next int64, l stream.BatchLimits) target {
-	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
+	t := target{at: (begun/int64(l.Bytes) + 1) * int64(l.Bytes), begun: begun, multiple: true}
 	if next >= t.at {
 		t.at, t.multiple = max(begun+int64(l.Bytes), next+1), false
 	}

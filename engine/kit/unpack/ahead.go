@@ -151,7 +151,6 @@ func (f *File) add(p piece) {
 	}
 }
 
-// finish notes that the stream has ended, and the reason.
 func (f *File) finish(err error) {
 	if err == io.EOF {
 		err = nil
@@ -173,13 +172,4 @@ func (f *File) end() {
 		f.o.Decoders.end(f.s)
 		f.s = nil
 	}
-}
-
-// rewind empties the window of decompressed bytes, and makes it begin at off, an offset in the
-// decompressed stream. The next read decompresses again (see begin).
-func (f *File) rewind(off int64) {
-	f.end()
-	f.drop(f.hi)
-	f.chunks = nil
-	f.lo, f.hi = off, off
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -36,14 +37,8 @@ func (s *inputSeen) add(p []byte) {
 	if n := min(len(p), evidence-len(s.head)); n > 0 {
 		s.head = append(s.head, p[:n]...)
 	}
-	if len(p) >= evidence {
-		s.tail = append(s.tail[:0], p[len(p)-evidence:]...)
-		return
-	}
-	s.tail = append(s.tail, p...)
-	if over := len(s.tail) - evidence; over > 0 {
-		s.tail = append(s.tail[:0], s.tail[over:]...)
-	}
+	s.tail = append(s.tail, p[max(0, len(p)-evidence):]...)
+	s.tail = slices.Delete(s.tail, 0, max(0, len(s.tail)-evidence))
 }
 
 // matches reports whether the input still has the bytes described by s.
@@ -227,7 +222,6 @@ type gzipDecoder struct {
 	in *bufio.Reader
 }
 
-// chunk returns an empty chunk.
 func (d *Decoders) chunk() []byte {
 	if chunk, ok := d.chunks.Get().(*[chunkSize]byte); ok {
 		return chunk[:0]

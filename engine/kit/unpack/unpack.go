@@ -141,7 +141,6 @@ func (f *File) Is(in io.ReaderAt, size int64) bool {
 	return f.in != nil && f.in == in && f.size == size
 }
 
-// forget discards all state.
 func (f *File) forget() {
 	f.drop(f.hi)
 	f.chunks, f.lo, f.hi, f.head, f.total, f.err, f.seen = nil, 0, 0, nil, -1, nil, inputSeen{}
@@ -194,8 +193,10 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if end := off + int64(len(p)); end <= int64(len(f.head)) {
 		return copy(p, f.head[off:]), nil
 	}
-	if off < f.lo {
-		f.rewind(off)
+	if off < f.lo { // decompress again: see begin
+		f.end()
+		f.drop(f.hi)
+		f.chunks, f.lo, f.hi = nil, off, off
 	}
 	n := 0
 	for n < len(p) {
@@ -217,7 +218,6 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// ended reports whether hi is the end of the stream.
 func (f *File) ended() bool { return f.total >= 0 && f.hi >= f.total }
 
 // copy copies bytes of the window to p. They begin at the given offset of the decompressed stream.
