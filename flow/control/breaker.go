@@ -17,7 +17,7 @@ type breaker struct {
 	served time.Duration // time of the last delivery of an attempt sent before the streak; 0: none
 	// no trial starts before this time, unless such an attempt is delivered
 	awaits time.Duration
-	level  int // least number in flight at a refusal of the streak
+	level  int    // least number in flight at a refusal of the streak
 	since  uint64 // lanes.delivered when the streak began, or at the last probe
 	probes int    // consecutive failed probes since the last wait
 	alive  bool   // the worker has answered since the breaker last closed
