@@ -231,10 +231,10 @@ func (bs *breakers) planNextProbe(a *attempt, why Outcome) {
 // was sent.
 //
 // A worker that refuses attempts above a number in flight may refuse many within a round trip. It
-// still delivers the attempts that it has accepted. So if it has delivered one of them in the last
-// round trip, and the refused attempt was sent with no fewer attempts in flight than the earlier
-// ones of the streak, a nack does not make the streak long enough to open the breaker. If data is
-// bad, the number in flight may be smaller, since bad data may be the cause.
+// still delivers the attempts that it has accepted. So under two conditions, a nack does not make
+// the streak long enough to open the breaker. The worker must have delivered an earlier attempt in
+// the last round trip. And no fewer attempts may have been in flight than at the other nacks of the
+// streak, unless data is bad, which may also have caused the nack.
 func (bs *breakers) extendStreak(l *lane, a *attempt, why Outcome) {
 	b := &l.br
 	if b.streak == 0 {
