@@ -42,6 +42,30 @@ func (q *quota) allows(n int) bool {
 	return q.ends == 0 || q.left >= n
 }
 
+// capacity returns the number of events allowed in the windows that begin after from and not after
+// to. It returns 0 if the next windows are not known.
+func (q *quota) capacity(from, to time.Duration) float64 {
+	if q.limit == 0 || q.window <= 0 {
+		return 0
+	}
+	begun := func(t time.Duration) float64 { // windows after this one
+		if t < q.ends {
+			return 0
+		}
+		return float64((t-q.ends)/q.window) + 1
+	}
+	return (begun(to) - begun(from)) * float64(q.limit)
+}
+
+// add adds n events to the rest of the window. If n is positive, the sum is at most the limit.
+func (q *quota) add(n float64) {
+	left := float64(q.left) + n
+	if n > 0 && q.limit > 0 {
+		left = min(left, float64(q.limit))
+	}
+	q.left = int(min(max(left, math.MinInt/2), math.MaxInt/2))
+}
+
 func newPacer(o Options) *pacer {
 	p := &pacer{burst: max(o.Burst, 1), maxPause: min(o.MaxPause, longest)}
 	if o.Events > 0 {
@@ -60,7 +84,9 @@ func (p *pacer) take(now time.Duration, n int) bool {
 	if p.limited && !p.bucket.Take(now, float64(n)) {
 		return false
 	}
-	p.spend(n)
+	if p.quota.ends > 0 {
+		p.quota.add(-float64(n))
+	}
 	return true
 }
 
@@ -72,29 +98,27 @@ func (p *pacer) reserve(now time.Duration, n int) time.Duration {
 		full := p.bucket.Tokens(now) + p.bucket.rate*p.blocked(now).Seconds() - p.bucket.burst
 		p.bucket.Add(now, -float64(n)-max(full, 0)) // the bucket overflows while events are blocked
 	}
-	p.spend(n)
-	p.booked = max(p.booked, plus(now, wait))
+	at := plus(now, wait)
+	if q := &p.quota; q.ends > 0 {
+		if c := q.capacity(now, at); c > 0 { // the rest of the earlier windows expires
+			q.add(min(float64(q.limit)-c-float64(q.left), 0))
+		}
+		q.add(-float64(n))
+	}
+	p.booked = max(p.booked, at)
 	return wait
 }
 
 // giveBack subtracts n events from the count that were reserved for the time at and have not
-// happened. Events that are reserved for a later time keep it, so their tokens are not given back.
+// happened. Events that are reserved for a later time keep it, so the tokens and the part of the
+// quota that flow in until then are not given back.
 func (p *pacer) giveBack(now, at time.Duration, n int) {
 	if p.limited {
 		later := p.bucket.rate * (p.booked - at).Seconds()
 		p.bucket.Add(now, max(float64(n)-later, 0))
 	}
 	if q := &p.quota; q.ends > 0 {
-		q.left += n
-		if q.limit > 0 {
-			q.left = min(q.left, q.limit)
-		}
-	}
-}
-
-func (p *pacer) spend(n int) {
-	if p.quota.ends > 0 {
-		p.quota.left -= n
+		q.add(max(float64(n)-q.capacity(at, p.booked), 0))
 	}
 }
 
@@ -151,13 +175,9 @@ func (p *pacer) renew(now time.Duration) {
 		*q = quota{}
 		return
 	}
-	passed := int64((now-q.ends)/q.window) + 1
-	debt := float64(min(q.left, 0)) // each window pays a part of the debt
-	left := debt + float64(passed)*float64(q.limit)
-	if q.left = q.limit; left < float64(q.limit) {
-		q.left = int(left)
-	}
-	q.ends += q.window * time.Duration(passed)
+	q.left = min(q.left, 0) // each window pays a part of the debt
+	q.add(q.capacity(q.ends-1, now))
+	q.ends += q.window * ((now-q.ends)/q.window + 1)
 }
 
 // pauseJitter is the maximum jitter of a pause, as a share of its length. It keeps clients from
