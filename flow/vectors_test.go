@@ -110,7 +110,7 @@ func ledgerTrace(t *testing.T, c vectorCase) {
 // linearTrace feeds the events to one window, which is kept full, as in the article.
 func linearTrace(t *testing.T, c vectorCase) {
 	var params struct {
-		ThresholdNS int64 `json:"threshold_ns"`
+		ThresholdNS vectors.Nanos `json:"threshold_ns"`
 		Initial     int
 		Step        string
 	}
@@ -119,7 +119,7 @@ func linearTrace(t *testing.T, c vectorCase) {
 	}
 	type event struct {
 		Event       string
-		RoundTripNS int64 `json:"round_trip_ns"`
+		RoundTripNS vectors.Nanos `json:"round_trip_ns"`
 		Window      float64
 		State       string
 	}

@@ -15,13 +15,13 @@ import (
 type vectorCase struct {
 	Name, Policy, Kind string
 	Params             struct {
-		Threshold time.Duration `json:"threshold_ns"`
+		Threshold vectors.Nanos `json:"threshold_ns"`
 		Initial   int
 		Step      string
 	}
 	Events []struct {
 		Event     string
-		RoundTrip time.Duration `json:"round_trip_ns"`
+		RoundTrip vectors.Nanos `json:"round_trip_ns"`
 		Window    float64
 		State     string
 	}
@@ -73,7 +73,7 @@ func linearTrace(t *testing.T, c vectorCase) {
 	if !ok || c.Kind != "trace" {
 		t.Fatalf("step %q, kind %q", c.Params.Step, c.Kind)
 	}
-	l := Linear{Initial: c.Params.Initial, Threshold: c.Params.Threshold, Step: step}
+	l := Linear{Initial: c.Params.Initial, Threshold: c.Params.Threshold.Duration(), Step: step}
 	if err := l.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,8 @@ func linearTrace(t *testing.T, c vectorCase) {
 		now := time.Duration(i) * time.Second
 		switch e.Event {
 		case "ack":
-			w.OnSample(Sample{Now: now, RoundTrip: e.RoundTrip, Cost: 1, InFlightAtSend: w.Limit(),
-				Limited: true, Epoch: w.Epoch()})
+			w.OnSample(Sample{Now: now, RoundTrip: e.RoundTrip.Duration(), Cost: 1,
+				InFlightAtSend: w.Limit(), Limited: true, Epoch: w.Epoch()})
 		case "timeout":
 			w.OnTimeout(now, 1)
 		case "nack":
