@@ -57,7 +57,8 @@ func polling(t *testing.T, c vectors.Case, more int, serverError error) {
 			_, err := Poll(t.Context(), func(context.Context) (int, error) {
 				waits, last = append(waits, time.Since(last)), time.Now()
 				return 0, result
-			}, Options{Policy: policy, MaxAttempts: max(1, d.Input.Int(t, "max")+more), WaitFirst: true})
+			}, Options{Policy: policy, WaitFirst: true,
+				MaxAttempts: max(1, d.Input.Int(t, "max")+more)})
 			action := "fail"
 			if err == nil {
 				action = "done"
