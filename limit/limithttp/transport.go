@@ -15,7 +15,9 @@
 package limithttp
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -105,15 +107,24 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if judge == nil {
 		judge = OutcomeOf
 	}
-	outcome := judge(resp, err)
+	outcome := judge(resp, timedOut(req.Context(), err))
 	ended = true
 	if err != nil || resp.Body == nil || resp.Body == http.NoBody ||
 		resp.StatusCode == http.StatusSwitchingProtocols {
 		permit.Done(outcome)
 		return resp, err
 	}
-	resp.Body = &body{ReadCloser: resp.Body, permit: permit, outcome: outcome}
+	resp.Body = &body{ReadCloser: resp.Body, ctx: req.Context(), permit: permit, outcome: outcome}
 	return resp, nil
+}
+
+// timedOut returns err, marked as context.DeadlineExceeded if the deadline of ctx has passed.
+// Without the mark, an error that wraps only the cause of the end would not count as a timeout.
+func timedOut(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 }
 
 func (t *Transport) acquire(req *http.Request) (limit.Permit, error) {
@@ -149,6 +160,7 @@ func (t *Transport) Status(host string) (limit.Status, bool) {
 // body releases the permit when it has been read to the end or closed.
 type body struct {
 	io.ReadCloser
+	ctx     context.Context // of the request
 	permit  limit.Permit
 	outcome limit.Outcome
 	once    sync.Once
@@ -161,7 +173,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		b.end(b.outcome)
 	case err != nil:
-		b.end(limit.OutcomeOf(err))
+		b.end(limit.OutcomeOf(timedOut(b.ctx, err)))
 	}
 	return n, err
 }
