@@ -322,6 +322,8 @@ func (f family) least(seeds int) float64 {
 	case f.bad > 0.5 && (f.order == "key" ||
 		f.workers == 2 && f.trouble == "worker" && f.chance > 0.1):
 		return 0
+	case f.bad > 0.5 && simple && f.chance == 0:
+		return of(0.9, 0)
 	case f.bad > 0.5:
 		return of(0.87, 0)
 	case f.bad > 0.1 && !simple:

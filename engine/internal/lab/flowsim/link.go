@@ -32,12 +32,10 @@ func (x *sim) reachLink(a *attempt) {
 	level, rate := l.inFlight, l.begun.len()
 	d := l.cfg.Delay
 	switch {
-	case x.s.Bad.Share > 0 && x.s.Bad.Hits(x.seed, a.seq):
-		if a.lost = x.s.Bad.Hang; a.lost {
+	case x.refusesBad(a, 0):
+		if a.lost {
 			l.inFlight--
-			return
 		}
-		x.reply(a, x.s.Bad.After, control.Retryable, 0)
 		return
 	case l.cfg.Concurrency.Above(level):
 		x.refuse(a, &l.cfg.Concurrency)

@@ -84,10 +84,7 @@ func (x *sim) reach(v *server, a *attempt) {
 	case v.fail != nil && (v.fail.Share >= 1 || v.fate.Float64() < v.fail.Share):
 		x.reply(a, v.fail.After, cmp.Or(v.fail.Outcome, control.Retryable), 0)
 		return
-	case x.s.Bad.Share > 0 && x.s.Bad.At(v.num) && x.s.Bad.Hits(x.seed, a.seq):
-		if a.lost = x.s.Bad.Hang; !a.lost {
-			x.reply(a, x.s.Bad.After, control.Retryable, 0)
-		}
+	case x.refusesBad(a, v.num):
 		return
 	case v.throttle != nil && !v.admits(x.events.Now()):
 		x.reply(a, 0, control.Throttled, v.throttle.Hint)
@@ -99,6 +96,19 @@ func (x *sim) reach(v *server, a *attempt) {
 	v.queue.add(waiting{a, x.events.Now()})
 	v.waits += a.cost
 	x.serve(v)
+}
+
+// refusesBad reports whether an attempt has bad data that the worker refuses. If so, it replies to
+// the attempt, or loses it if the worker does not respond to bad data.
+func (x *sim) refusesBad(a *attempt, worker int32) bool {
+	b := &x.s.Bad
+	if b.Share == 0 || !b.At(worker) || !b.Hits(x.seed, a.seq) {
+		return false
+	}
+	if a.lost = b.Hang; !a.lost {
+		x.reply(a, b.After, control.Retryable, 0)
+	}
+	return true
 }
 
 // admits reports whether the throttle accepts another batch. In any second, it accepts at most
